@@ -39,10 +39,12 @@ pub(crate) struct Service {
     health: Health,
     /// Opens what its clients connect to, once: a second socket would take the place of the one that serves. The answer is the
     /// socket that a process inherits.
-    listen: Option<fn(&Arc<Node>) -> Result<Option<OwnedFd>, ListenError>>,
+    listen: Option<Listen>,
     /// Whether clients may start and stop it.
     api_control: bool,
 }
+
+type Listen = fn(&Arc<Node>) -> Result<Option<OwnedFd>, ListenError>;
 
 /// Who starts a service.
 #[derive(Clone, Copy, PartialEq, Eq)]

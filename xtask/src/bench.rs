@@ -1,6 +1,6 @@
 //! `xtask bench`: what Billet costs. `boot`: a boot, beside two other systems on the same kernel; `upgrade` and
 //! `install`: bytes, memory and time; `image` and `flash`: making images and writing them; `luks`: opening volumes; `hostile`: clients
-//! that mean harm; `kubernetes` and `cluster`: clusters on this machine.
+//! that mean harm; `build`: what a developer waits for; `kubernetes` and `cluster`: clusters on this machine.
 //!
 //! Order: build; for a boot boot the two peers and Billet in the exact machine ([`guest`]), each several times and once traced;
 //! boot Billet once more with the host's own accelerator for its memory; write the report.
@@ -8,6 +8,7 @@
 //! Does not: judge. Figures are compared with the project's aims in the report, and a missed one is shown as missed.
 
 mod billet;
+mod build;
 mod cluster;
 mod document;
 mod flash;
@@ -31,7 +32,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 
-use crate::build::{self, Artefacts, Client};
+use crate::build::{self as images, Artefacts, Purpose};
 use crate::cache::Cache;
 use crate::host::{self, Need};
 use crate::inputs::{Freshness, Inputs};
@@ -54,6 +55,8 @@ pub(crate) struct Options {
 enum What {
     /// Instructions from init to the API, against systemd and busybox on the same kernel; sizes; memory.
     Boot(BootOptions),
+    /// How long a developer waits for a node, from nothing and after one changed line.
+    Build,
     /// How long a control plane of three nodes takes, and what it bears, as root.
     Cluster(ClusterOptions),
     /// Rate of writing a disk image, against dd and bmaptool.
@@ -104,6 +107,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     match &options.what {
         What::Boot(options) => boot(options, &folder),
+        What::Build => build::measure(&folder),
         What::Cluster(options) => {
             host::ensure_cluster_packages()?;
             options.build.artefacts().and_then(|built| cluster::measure(&built, &folder, options.rounds))
@@ -126,7 +130,7 @@ impl BuildOptions {
         if self.no_build {
             return Artefacts::read(Architecture::Amd64);
         }
-        build::build(Freshness::Day, None, Client::Released)
+        images::build(Freshness::Day, None, Purpose::Release)
     }
 }
 

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use installer::kernel::Given;
+use installer::layer::Spec;
 use ondisk::manifest::Layer;
 
 pub(crate) use artefacts::Artefacts;
@@ -57,6 +58,12 @@ const DEBIAN: &str = "debian";
 /// `--kernel` for the hardened one.
 const SOURCE: &str = "source";
 
+/// The same for images that are not optimised.
+const DEVELOPMENT: &str = "dev";
+
+/// zstd level of what is squashed for a look at a node: 1.4 instead of 23 seconds here.
+const FAST_ZSTD_LEVEL: u32 = 1;
+
 /// What the folder of images with it is called, behind `billet-`.
 const HARDENED: &str = "hardened";
 
@@ -91,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return sizes::print(&artefacts, &place::artefacts_for(options.arch));
     }
     let kernel = chosen(options.kernel.as_deref(), options.modules.as_deref(), freshness)?;
-    let artefacts = build(freshness, kernel.as_ref(), Client::Released)?;
+    let artefacts = build(freshness, kernel.as_ref(), Purpose::Release)?;
     sizes::print(&artefacts, &place::artefacts())
 }
 
@@ -118,13 +125,25 @@ pub(crate) fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Which billetctl lies beside the images.
+/// What images are built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Client {
-    /// The one that users get.
-    Released,
-    /// The same sources without optimisation: what of it runs on no node need not keep tests waiting.
-    Dev,
+pub(crate) enum Purpose {
+    /// Users and measurements: every program is as small as it can be.
+    Release,
+    /// Tests: the same images, but billetctl, which runs on no node, is not optimised.
+    Tests,
+    /// A look at a node, soon: machined is not optimised either, and there is no image with the tests' agent.
+    Development,
+}
+
+impl Purpose {
+    /// Where amd64 images for this purpose go.
+    pub(crate) fn folder(self) -> PathBuf {
+        match self {
+            Self::Release | Self::Tests => place::artefacts(),
+            Self::Development => place::artefacts_beside(DEVELOPMENT),
+        }
+    }
 }
 
 /// What is built.
@@ -132,57 +151,76 @@ struct Order<'o> {
     architecture: Architecture,
     /// One of the user's.
     kernel: Option<&'o Given>,
-    client: Client,
+    purpose: Purpose,
     freshness: Freshness,
     /// Where the artefacts go.
     folder: PathBuf,
 }
 
 /// Builds all there is to build and writes `build.json`. `kernel`: one of the user's.
-pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>, client: Client) -> Result<Artefacts> {
-    let folder = place::artefacts();
-    make(&Order { architecture: Architecture::Amd64, kernel, client, freshness, folder })
+pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>, purpose: Purpose) -> Result<Artefacts> {
+    let folder = purpose.folder();
+    make(&Order { architecture: Architecture::Amd64, kernel, purpose, freshness, folder })
 }
 
 /// The same for machines of another kind, for which all programs are compiled here, billetctl too.
 pub(crate) fn build_for_arm64(freshness: Freshness) -> Result<Artefacts> {
     host::ensure_arm64_packages()?;
-    let (architecture, client) = (Architecture::Arm64, Client::Released);
-    make(&Order { architecture, kernel: None, client, freshness, folder: place::artefacts_for(architecture) })
+    let (architecture, purpose) = (Architecture::Arm64, Purpose::Release);
+    make(&Order {
+        architecture,
+        kernel: None,
+        purpose,
+        freshness,
+        folder: place::artefacts_for(architecture),
+    })
 }
 
 /// The same with the hardened kernel, beside the image that there is, for the tests of the long run.
 pub(crate) fn build_hardened(freshness: Freshness) -> Result<Artefacts> {
     let kernel = chosen(Some(Path::new(SOURCE)), None, freshness)?;
-    let (architecture, client, folder) =
-        (Architecture::Amd64, Client::Dev, place::artefacts_beside(HARDENED));
-    make(&Order { architecture, kernel: kernel.as_ref(), client, freshness, folder })
+    let (architecture, purpose, folder) =
+        (Architecture::Amd64, Purpose::Tests, place::artefacts_beside(HARDENED));
+    make(&Order { architecture, kernel: kernel.as_ref(), purpose, freshness, folder })
 }
 
 fn make(order: &Order<'_>) -> Result<Artefacts> {
-    let &Order { architecture, kernel, client, freshness, ref folder } = order;
+    let &Order { architecture, kernel, purpose, freshness, ref folder } = order;
     let output = Output::open(folder)?;
     let cache = Cache::open(&place::cache()?)?;
     let toolchain = Toolchain::find(&cache, freshness, architecture)?;
     let init = programs::compile(&programs::INIT, &toolchain)?;
     programs::check_init(&init)?;
-    let machined = programs::compile(&programs::MACHINED, &toolchain)?;
-    let agent = programs::compile(&programs::TEST_AGENT, &toolchain)?;
-    let billetctl = match client {
-        Client::Released => programs::compile(&programs::BILLETCTL, &toolchain)?,
-        Client::Dev => programs::dev_billetctl()?,
+    let machined = match purpose {
+        Purpose::Release | Purpose::Tests => programs::compile(&programs::MACHINED, &toolchain)?,
+        Purpose::Development => programs::dev_machined()?,
+    };
+    let agent = match purpose {
+        Purpose::Release | Purpose::Tests => Some(programs::compile(&programs::TEST_AGENT, &toolchain)?),
+        Purpose::Development => None,
+    };
+    let billetctl = match purpose {
+        Purpose::Release => programs::compile(&programs::BILLETCTL, &toolchain)?,
+        Purpose::Tests => programs::dev_billetctl()?,
+        Purpose::Development => programs::dev(&programs::BILLETCTL)?,
     };
     let materials = Materials::gather(&cache, freshness, architecture)?;
     let sets = kernel::ModuleSets::read(PROFILE, architecture)?;
     let store = LayerStore::open(&cache, &output)?;
     let boot = boot::parts(&cache, &materials, &sets, &init, architecture)?;
     let grub = materials.grub(&cache)?;
-    let base = store.layer(&materials.base(&machined, &boot)?, "base", None)?;
+    let usual = Spec::new("base", version());
+    let zstd_level = if purpose == Purpose::Development { FAST_ZSTD_LEVEL } else { usual.zstd_level };
+    let base = store.layer(&materials.base(&machined, &boot)?, &Spec { zstd_level, ..usual })?;
     let modules = kernel::modules(&cache, &materials.kernel, &sets.layer)?;
     let sbom = materials.kernel_sbom()?;
     let tree = image::kernel_layer::assemble(&materials.kernel, &modules, &sbom, &boot, grub.as_ref())?;
-    let kernel_layer = store.layer(&tree, "kernel", Some(&materials.kernel.release))?;
-    let agent_layer = store.layer(&image::agent::assemble(&agent)?, image::agent::NAME, None)?;
+    let release = Some(materials.kernel.release.as_str());
+    let kernel_layer =
+        store.layer(&tree, &Spec { kernel_release: release, ..Spec::new("kernel", version()) })?;
+    let agent_layer = agent
+        .map(|agent| store.layer(&image::agent::assemble(&agent)?, &Spec::new(image::agent::NAME, version())))
+        .transpose()?;
 
     let (boot, production) = match kernel {
         Some(kernel) => own_kernel::swap(kernel, boot, [base, kernel_layer], &output)?,
@@ -192,7 +230,8 @@ fn make(order: &Order<'_>) -> Result<Artefacts> {
         ondisk::kernel::release(&boot.kernel).unwrap_or(&materials.kernel.release).to_owned();
     let vmlinuz = output.bytes("vmlinuz", &boot.kernel)?;
     let images = Images::new(&output, boot)?;
-    let test: Vec<Layer> = production.iter().cloned().chain([agent_layer]).collect();
+    let layers: Vec<Layer> = production.iter().cloned().chain(agent_layer.clone()).collect();
+    let test = agent_layer.map(|_| images.image("test-", &layers)).transpose()?;
     let (grub_boot, grub_core) = match &grub {
         Some(grub) => (
             Some(relative(&output.bytes(installer::grub::BOOT_NAME, &grub.boot)?)?),
@@ -212,9 +251,9 @@ fn make(order: &Order<'_>) -> Result<Artefacts> {
         grub_boot,
         grub_core,
         production: images.image("", &production)?,
-        test: images.image("test-", &test)?,
+        test,
     };
     output.text("build.json", &artefacts.to_json()?)?;
-    output.forget_other_layers(&test).context("remove layers of earlier builds")?;
+    output.forget_other_layers(&layers).context("remove layers of earlier builds")?;
     Ok(artefacts)
 }

@@ -17,6 +17,10 @@ const TAIL_LINES: usize = 25;
 /// Folders where Debian keeps administration programs and that a normal user's PATH lacks.
 const ADMIN_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
+/// Variables by which cargo describes the package whose program it starts.
+const CARGO_S: [&str; 3] = ["CARGO_BIN_NAME", "CARGO_CRATE_NAME", "OUT_DIR"];
+const CARGO_S_PREFIXES: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+
 /// A command being put together.
 pub(crate) struct Cmd {
     program: OsString,
@@ -83,6 +87,7 @@ impl Cmd {
         }
         let program = find_program(&self.program).map_or_else(|| self.program.clone(), Into::into);
         let mut command = Command::new(program);
+        leave_out_cargo_s(&mut command);
         command.args(&self.args).env("LC_ALL", "C");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {
@@ -96,6 +101,19 @@ impl std::fmt::Display for Cmd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.program.to_string_lossy())?;
         self.args.iter().try_for_each(|arg| write!(f, " {}", arg.to_string_lossy()))
+    }
+}
+
+/// Leaves out what cargo said of this program when it started it. Build scripts look at these variables (ring's does), so that
+/// a cargo that has them would compile again what the cargo in a terminal has compiled, and the other way round.
+pub(crate) fn leave_out_cargo_s(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let is_cargo_s = name.to_str().is_some_and(|name| {
+            CARGO_S.contains(&name) || CARGO_S_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        });
+        if is_cargo_s {
+            command.env_remove(name);
+        }
     }
 }
 

@@ -67,6 +67,23 @@ pub(crate) fn compile(program: &Program, toolchain: &Toolchain) -> Result<PathBu
     Ok(place::target().join(triple).join(program.profile()).join(program.binary))
 }
 
+/// A program as this one has it, which has compiled most of it already: it is linked in seconds.
+pub(crate) fn dev(program: &Program) -> Result<PathBuf> {
+    // With this package: alone, libraries have other features and are compiled once more.
+    let packages = ["--package", env!("CARGO_PKG_NAME"), "--package", program.package];
+    let cargo = cargo().args(["build", "--quiet", "--locked"]).args(packages).args(["--bin", program.binary]);
+    shown(&format!("compile {} without optimisation", program.binary), &cargo)?;
+    Ok(place::target().join(target::triple(Architecture::Amd64)).join("debug").join(program.binary))
+}
+
+/// machined like that, without what a debugger reads, which is most of it.
+pub(crate) fn dev_machined() -> Result<PathBuf> {
+    let binary = dev(&MACHINED)?;
+    let stripped = binary.with_extension("stripped");
+    Cmd::new("strip").args([Path::new("-o"), &stripped, &binary]).run()?;
+    Ok(stripped)
+}
+
 /// A test that starts billetctl, which cargo therefore makes with it.
 const DEV_TEST: &str = "commands";
 

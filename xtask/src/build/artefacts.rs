@@ -29,7 +29,9 @@ pub(crate) struct Artefacts {
     pub(crate) grub_core: Option<PathBuf>,
     #[serde(flatten)]
     pub(crate) production: Image,
-    pub(crate) test: Image,
+    /// The same with the agent of the tests; not where it was built for a look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) test: Option<Image>,
 }
 
 /// One image in the forms in which it boots.
@@ -65,11 +67,15 @@ impl Artefacts {
 
     /// What the last build for these machines made.
     pub(crate) fn read(architecture: Architecture) -> Result<Self> {
-        let path = place::artefacts_for(architecture).join("build.json");
         let name = architecture.name();
-        let text = std::fs::read_to_string(&path).with_context(|| {
-            format!("read {}: `cargo xtask build --arch {name}` makes it", path.display())
-        })?;
+        Self::read_from(&place::artefacts_for(architecture))
+            .with_context(|| format!("`cargo xtask build --arch {name}` makes images"))
+    }
+
+    /// What the last build made in that directory.
+    pub(crate) fn read_from(folder: &Path) -> Result<Self> {
+        let path = folder.join("build.json");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("parse {}", path.display()))
     }
 

@@ -8,7 +8,6 @@ use installer::tree::Tree;
 use ondisk::manifest::Layer;
 
 use super::output::Output;
-use super::version;
 use crate::cache::{Cache, KeyBuilder};
 use crate::image::paths::identify;
 use crate::place;
@@ -55,12 +54,12 @@ impl<'a> LayerStore<'a> {
     }
 
     /// The layer of a tree; its file lies in the folder of layers afterwards.
-    pub(super) fn layer(&self, tree: &Tree, name: &str, kernel_release: Option<&str>) -> Result<Layer> {
-        let spec = Spec { kernel_release, ..Spec::new(name, version()) };
-        let key = KeyBuilder::new("layer 1").part(&self.writers).part(name).part(version());
-        let key = identify(tree, key.part(kernel_release.unwrap_or_default()))?.finish();
+    pub(super) fn layer(&self, tree: &Tree, spec: &Spec<'_>) -> Result<Layer> {
+        let key = KeyBuilder::new("layer 2").part(&self.writers).part(spec.name).part(spec.version);
+        let key = key.part(spec.kernel_release.unwrap_or_default()).part(spec.zstd_level.to_string());
+        let key = identify(tree, key)?.finish();
         let entry = self.cache.entry("layer", &key, |folder| {
-            step(&format!("squash layer {name}"), || squash(tree, &spec, folder))
+            step(&format!("squash layer {}", spec.name), || squash(tree, spec, folder))
         })?;
         let path = entry.join(DESCRIPTION);
         let text = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;

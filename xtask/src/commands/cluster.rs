@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::build::{self, Artefacts, Client};
+use crate::build::{self, Artefacts, Purpose};
 use crate::cluster_images::releases::RELEASES;
 use crate::command::Cmd;
 use crate::host;
@@ -61,7 +61,7 @@ fn create(options: &Options) -> Result<()> {
     let artefacts = if options.no_build {
         Artefacts::read(Architecture::Amd64)?
     } else {
-        build::build(Freshness::Day, None, Client::Released)?
+        build::build(Freshness::Day, None, Purpose::Release)?
     };
     let root = place::repository();
     let client = root.join(&artefacts.billetctl);

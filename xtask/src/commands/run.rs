@@ -22,7 +22,7 @@ use qemu_tests::cli::Billetctl;
 use qemu_tests::console::Console;
 
 use super::stop;
-use crate::build::{self, Artefacts, Client};
+use crate::build::{self, Artefacts, Purpose};
 use crate::host::{self, Need};
 use crate::inputs::Freshness;
 use crate::place;
@@ -54,6 +54,9 @@ pub(crate) struct Options {
     /// Ask the mirror for newer packages.
     #[arg(long, conflicts_with = "no_build")]
     update: bool,
+    /// Run the images that `build` makes, as small and fast as users get them, which takes minutes more.
+    #[arg(long)]
+    release: bool,
     /// Run what the last build made.
     #[arg(long)]
     no_build: bool,
@@ -78,14 +81,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if is_named {
         machine.use_image_s_kernel();
     }
-    let client = match (machine.architecture(), options.no_build) {
-        (architecture, true) => client(architecture, &Artefacts::read(architecture)?)?,
-        (Architecture::Amd64, false) => {
-            client(Architecture::Amd64, &build::build(freshness, own.as_ref(), Client::Released)?)?
-        }
-        (Architecture::Arm64, false) => client(Architecture::Arm64, &build::build_for_arm64(freshness)?)?,
+    let architecture = machine.architecture();
+    let purpose = if options.release { Purpose::Release } else { Purpose::Development };
+    let folder = match architecture {
+        Architecture::Amd64 => purpose.folder(),
+        Architecture::Arm64 => place::artefacts_for(architecture),
     };
-    start(&machine, &client)?;
+    let artefacts = match (architecture, options.no_build) {
+        (_, true) => Artefacts::read_from(&folder).context("leave --no-build out: that makes images")?,
+        (Architecture::Amd64, false) => build::build(freshness, own.as_ref(), purpose)?,
+        (Architecture::Arm64, false) => build::build_for_arm64(freshness)?,
+    };
+    start(&machine, &folder, &client(architecture, &artefacts)?)?;
     let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
     if options.detach { wait_for_api(&state) } else { follow(&state) }
 }
@@ -99,10 +106,16 @@ fn client(architecture: Architecture, artefacts: &Artefacts) -> Result<PathBuf> 
 }
 
 /// Starts this program once more, in a process group of its own.
-fn start(options: &machine::Options, client: &Path) -> Result<()> {
+fn start(options: &machine::Options, images: &Path, client: &Path) -> Result<()> {
     // Not by its path: a later build may have replaced the file.
     let mut helper = Command::new("/proc/self/exe");
-    helper.arg("start-machine").args(options.arguments()).arg("--client").arg(client);
+    helper
+        .arg("start-machine")
+        .args(options.arguments())
+        .arg("--images")
+        .arg(images)
+        .arg("--client")
+        .arg(client);
     helper.stdin(Stdio::null()).process_group(0);
     step::step("start the machine", || {
         let status = helper.status().context("start the helper process")?;

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::build::{self, Client};
+use crate::build::{self, Purpose};
 use crate::command::{Cmd, find_program};
 use crate::host::{self, Need};
 use crate::inputs::Freshness;
@@ -81,8 +81,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn built(options: &Options) -> Result<()> {
     let kernel = build::chosen(options.kernel.as_deref(), options.modules.as_deref(), Freshness::Day)?;
-    let client = if options.long { Client::Released } else { Client::Dev };
-    build::build(Freshness::Day, kernel.as_ref(), client).map(drop)
+    let purpose = if options.long { Purpose::Release } else { Purpose::Tests };
+    build::build(Freshness::Day, kernel.as_ref(), purpose).map(drop)
 }
 
 /// What needs sources alone.

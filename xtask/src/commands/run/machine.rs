@@ -52,6 +52,9 @@ pub(crate) struct Options {
 pub(crate) struct Start {
     #[command(flatten)]
     machine: Options,
+    /// The directory that was built.
+    #[arg(long)]
+    images: PathBuf,
     /// billetctl, for whoever asks the node.
     #[arg(long)]
     client: PathBuf,
@@ -89,8 +92,8 @@ impl Options {
 }
 
 /// Starts the machine, notes how to reach it and leaves it running.
-pub(crate) fn start(Start { machine: options, client }: &Start) -> Result<()> {
-    let artefacts = Artefacts::read(options.arch)?;
+pub(crate) fn start(Start { machine: options, images, client }: &Start) -> Result<()> {
+    let artefacts = Artefacts::read_from(images)?;
     let folder = place::run_folder();
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let secrets = api::generate::Secrets::generate().context("make keys")?;

@@ -15,6 +15,8 @@ use std::{fs, thread};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::command::leave_out_cargo_s;
+
 /// A program, and the directory of its package.
 #[derive(Debug, PartialEq)]
 struct Program {
@@ -71,6 +73,7 @@ impl Cargo<'_> {
 
     fn command(&self, further: &[&str]) -> Command {
         let mut command = Command::new(self.program);
+        leave_out_cargo_s(&mut command);
         command
             .args(self.arguments)
             .args(further)

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::programs::Cargo;
 use super::tally::{Tally, failures};
-use crate::command::find_program;
+use crate::command::{find_program, leave_out_cargo_s};
 use crate::place;
 use crate::step;
 
@@ -204,6 +204,7 @@ fn output(suite: &Suite) -> Result<(String, bool)> {
     }
     let (reader, writer) = std::io::pipe().context("make a pipe")?;
     let mut command = Command::new(cargo);
+    leave_out_cargo_s(&mut command);
     command
         .args(&suite.arguments)
         .envs(suite.env.iter().map(|(name, value)| (name, value)))
