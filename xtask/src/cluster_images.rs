@@ -2,12 +2,13 @@
 //!
 //! Owns: the order in which they are made, and the file of each in the cache.
 //! Does not: decide names and versions ([`releases`]), nor what is in an image ([`contents`]).
-//! Order: Go of Debian -> modules -> programs -> packages' files -> one archive an image -> a registry, where one is named.
+//! Order: Go of Debian -> modules or a source package -> programs -> packages' files -> one archive an image -> a registry, where one is named.
 //! Fails by: naming the program or the image, and what to do where a person can do something.
 
 mod contents;
 mod golang;
 mod modules;
+mod packaged;
 mod push;
 pub(crate) mod releases;
 #[cfg(test)]

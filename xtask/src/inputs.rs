@@ -3,7 +3,7 @@
 //! Owns: which archive is asked, how old its index may be, and the versions that a build uses.
 //! Does not: touch the host's package sources or run maintainer scripts; files are taken out of packages, nothing
 //! is installed.
-//! Order: mirrors of the host -> own apt root -> signed index -> versions -> `.deb` files by hash -> folders.
+//! Order: mirrors of the host -> own apt root -> signed index -> versions -> files by hash -> what is in a `.deb`.
 //! Fails by: naming the package, the host package to install, or the variable to set.
 
 mod apt_root;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-pub(crate) use control::Package;
+pub(crate) use control::{Package, Upstream};
 pub(crate) use copyright::licences;
 
 use crate::cache::{Cache, Key};
@@ -27,6 +27,10 @@ use crate::target::Architecture;
 use apt_root::AptRoot;
 
 pub(crate) const DEBIAN_SUITE: &str = "trixie";
+/// The release before it.
+const EARLIER_SUITE: &str = "bookworm";
+/// The file of [`Upstream`] in its cache entry, whatever compressed it.
+const UPSTREAM: &str = "upstream.tar";
 
 /// How far apart the archive's state and a build may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +50,17 @@ pub(crate) enum Archive {
     Release,
     /// Newer versions of some packages too, under names of their own: an index that only few builds need.
     Backports,
+    /// The release before, with its updates and its source packages.
+    Earlier,
+}
+
+impl Archive {
+    fn suite(self) -> &'static str {
+        match self {
+            Self::Release | Self::Backports => DEBIAN_SUITE,
+            Self::Earlier => EARLIER_SUITE,
+        }
+    }
 }
 
 /// The archive as one build sees it.
@@ -53,6 +68,7 @@ pub(crate) struct Inputs<'a> {
     cache: &'a Cache,
     apt: AptRoot,
     architecture: Architecture,
+    suite: &'static str,
 }
 
 impl<'a> Inputs<'a> {
@@ -67,15 +83,22 @@ impl<'a> Inputs<'a> {
         freshness: Freshness,
         architecture: Architecture,
     ) -> Result<Self> {
-        let apt = AptRoot::open(cache, freshness, architecture, Archive::Release)?;
-        Ok(Self { cache, apt, architecture })
+        Self::open_any(cache, freshness, architecture, Archive::Release)
     }
 
-    /// The archive with backports.
-    pub(crate) fn open_backports(cache: &'a Cache, freshness: Freshness) -> Result<Self> {
-        let architecture = Architecture::Amd64;
-        let apt = AptRoot::open(cache, freshness, architecture, Archive::Backports)?;
-        Ok(Self { cache, apt, architecture })
+    /// A part of the archive, for machines like those that build.
+    pub(crate) fn open_part(cache: &'a Cache, freshness: Freshness, archive: Archive) -> Result<Self> {
+        Self::open_any(cache, freshness, Architecture::Amd64, archive)
+    }
+
+    fn open_any(
+        cache: &'a Cache,
+        freshness: Freshness,
+        architecture: Architecture,
+        archive: Archive,
+    ) -> Result<Self> {
+        let apt = AptRoot::open(cache, freshness, architecture, archive)?;
+        Ok(Self { cache, apt, architecture, suite: archive.suite() })
     }
 
     pub(crate) fn architecture(&self) -> Architecture {
@@ -84,12 +107,25 @@ impl<'a> Inputs<'a> {
 
     /// The versions of these packages that the archive offers, in the given order.
     pub(crate) fn resolve(&mut self, names: &[&str]) -> Result<Vec<Package>> {
-        let architecture = self.architecture;
+        let (architecture, suite) = (self.architecture, self.suite);
         let known = self.apt.resolve(names)?;
         names
             .iter()
-            .map(|name| known.get(*name).cloned().with_context(|| no_package(name, architecture)))
+            .map(|name| known.get(*name).cloned().with_context(|| no_package(suite, name, architecture)))
             .collect()
+    }
+
+    /// What the archive has of a source package; only [`Archive::Earlier`] has an index of those.
+    pub(crate) fn resolve_source(&mut self, name: &str) -> Result<Upstream> {
+        self.apt.resolve_source(name)
+    }
+
+    /// The file of a source package: a tar archive, compressed.
+    pub(crate) fn upstream(&mut self, source: &Upstream) -> Result<PathBuf> {
+        let apt = &self.apt;
+        let make = |entry: &Path| apt.fetch_source(source, &entry.join(UPSTREAM));
+        let entry = self.cache.entry("source", &Key::from_sha256(&source.sha256), make)?;
+        Ok(entry.join(UPSTREAM))
     }
 
     /// The packages' files, each in a folder of its own.
@@ -139,6 +175,6 @@ fn unpack_key(package: &Package) -> Key {
     Key::from_sha256(&package.sha256)
 }
 
-fn no_package(name: &str, architecture: Architecture) -> String {
-    format!("the archive ({DEBIAN_SUITE}, {}) has no package {name}", architecture.name())
+fn no_package(suite: &str, name: &str, architecture: Architecture) -> String {
+    format!("the archive ({suite}, {}) has no package {name}", architecture.name())
 }

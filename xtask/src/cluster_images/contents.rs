@@ -12,7 +12,8 @@ use oci::archive::{Bytes, Content};
 
 use super::golang::Toolchain;
 use super::modules::{Compiler, Module, Program};
-use super::releases::Release;
+use super::packaged::Packaged;
+use super::releases::{Origin, Release, minor};
 use crate::cache::Cache;
 use crate::image::base;
 use crate::image::list::FileList;
@@ -27,7 +28,7 @@ pub(super) const WRITER: &str = "1";
 const PROGRAMS: &str = "usr/local/bin";
 /// The one file of Kubernetes.
 const KUBERNETES: &str = "kubernetes";
-/// The names that it goes by: the cases of `programs` in xtask/kubernetes/main.go.
+/// The names that it goes by: the cases of `programs` in xtask/kubernetes/main.go, and in that of 1.20.
 pub(super) const NAMES: [&str; 7] = [
     "kube-apiserver",
     "kube-controller-manager",
@@ -86,13 +87,18 @@ pub(super) fn images(release: &Release) -> Vec<ImageSpec> {
     };
     let plain: &[Layer] = &[Layer::Kubernetes];
     let with_tools: &[Layer] = &[Layer::Kubernetes, Layer::Tools];
+    let etcd: &[Layer] = match release.origin {
+        Origin::Modules => &[Layer::Etcd],
+        // Debian's is for the C library.
+        Origin::Packages(_) => &[Layer::Etcd, Layer::Tools],
+    };
     vec![
         of_kubernetes("kube-apiserver", plain, "kube-apiserver"),
         of_kubernetes("kube-controller-manager", plain, "kube-controller-manager"),
         of_kubernetes("kube-scheduler", plain, "kube-scheduler"),
         of_kubernetes("kube-proxy", with_tools, "kube-proxy"),
         of_kubernetes("siderolabs/kubelet", with_tools, "kubelet"),
-        ImageSpec::new("etcd", format!("{}-0", release.etcd), &[Layer::Etcd], "/usr/local/bin/etcd"),
+        ImageSpec::new("etcd", release.etcd_tag, etcd, "/usr/local/bin/etcd"),
         ImageSpec::new("pause", "3.10", &[Layer::Pause], "/pause"),
         ImageSpec::new("coredns/coredns", release.core_dns, &[Layer::CoreDns], "/coredns"),
         ImageSpec::new(
@@ -111,6 +117,8 @@ pub(super) struct LayerBuilder<'a> {
     /// Where Go comes from, if it is another part of the archive.
     backports: Option<Inputs<'a>>,
     compiler: Compiler<'a>,
+    /// Kubernetes and etcd, if they are not made of modules.
+    packaged: Option<Packaged<'a>>,
 }
 
 impl<'a> LayerBuilder<'a> {
@@ -118,10 +126,14 @@ impl<'a> LayerBuilder<'a> {
         let mut inputs = Inputs::open(cache, freshness)?;
         let mut backports = match release.go.archive {
             Archive::Release => None,
-            Archive::Backports => Some(Inputs::open_backports(cache, freshness)?),
+            archive => Some(Inputs::open_part(cache, freshness, archive)?),
         };
         let toolchain = Toolchain::resolve(backports.as_mut().unwrap_or(&mut inputs), release.go.version)?;
-        Ok(Self { release, inputs, backports, compiler: Compiler::new(cache, toolchain) })
+        let packaged = match release.origin {
+            Origin::Modules => None,
+            Origin::Packages(go) => Some(Packaged::open(cache, freshness, release, go)?),
+        };
+        Ok(Self { release, inputs, backports, compiler: Compiler::new(cache, toolchain), packaged })
     }
 
     /// The files of a layer.
@@ -130,20 +142,23 @@ impl<'a> LayerBuilder<'a> {
             Layer::Kubernetes => self.kubernetes(),
             Layer::Tools => self.tools(),
             Layer::Etcd => self.etcd(),
-            Layer::Pause => self.alone(&module(self.release), &pause(), "pause"),
-            Layer::CoreDns => self.alone(&CORE_DNS, &core_dns(), "coredns"),
-            Layer::Flannel => self.alone(&FLANNEL, &flannel(self.release), "opt/bin/flanneld"),
+            Layer::Pause => self.alone(&pause_module(), &pause(), "pause"),
+            Layer::CoreDns => self.alone(&core_dns_module(self.release), &core_dns(), "coredns"),
+            Layer::Flannel => self.alone(&flannel_module(), &flannel(self.release), "opt/bin/flanneld"),
         }
     }
 
     /// The one file of Kubernetes.
     pub(super) fn kubernetes_program(&mut self) -> Result<PathBuf> {
-        self.compiled(&module(self.release), &kubernetes(self.release))
+        match &mut self.packaged {
+            Some(packaged) => packaged.kubernetes(),
+            None => self.compiled(&module(self.release), &kubernetes(self.release)),
+        }
     }
 
     fn kubernetes(&mut self) -> Result<Tree> {
-        let program = format!("{PROGRAMS}/{KUBERNETES}");
-        let mut files = self.alone(&module(self.release), &kubernetes(self.release), &program)?;
+        let mut files = Tree::new();
+        files.file(&format!("{PROGRAMS}/{KUBERNETES}"), 0o755, self.kubernetes_program()?)?;
         for name in NAMES {
             files.symlink(&format!("{PROGRAMS}/{name}"), KUBERNETES)?;
         }
@@ -152,6 +167,9 @@ impl<'a> LayerBuilder<'a> {
 
     /// The server, and the tool that makes its data directory of a snapshot.
     fn etcd(&mut self) -> Result<Tree> {
+        if let Some(packaged) = &mut self.packaged {
+            return packaged.etcd(PROGRAMS);
+        }
         let module = module(self.release);
         let mut files = self.alone(&module, &etcd(), "usr/local/bin/etcd")?;
         files.file("usr/local/bin/etcdutl", 0o755, self.compiled(&module, &etcdutl())?)?;
@@ -185,28 +203,30 @@ impl<'a> LayerBuilder<'a> {
 }
 
 /// The cluster DNS, with the plugins that a Corefile of ours or of kubeadm names.
-pub(super) const CORE_DNS: Module = Module { name: "coredns", sources: &["coredns/main.go"] };
-/// The network of pods, as it is published.
-pub(super) const FLANNEL: Module = Module { name: "flannel", sources: &[] };
+pub(super) fn core_dns_module(release: &Release) -> Module {
+    let name = format!("coredns-{}", minor(release.core_dns));
+    Module { name, sources: &["coredns/main.go"] }
+}
 
-/// The module with all programs of a release.
+/// The network of pods, as it is published.
+pub(super) fn flannel_module() -> Module {
+    Module { name: "flannel".to_owned(), sources: &[] }
+}
+
+/// The module with all programs of a release whose origin is modules.
 pub(super) fn module(release: &Release) -> Module {
-    Module { name: release.minor(), sources: &["main.go", "pause/main.go"] }
+    Module { name: release.minor().to_owned(), sources: &["main.go"] }
+}
+
+fn pause_module() -> Module {
+    Module { name: "pause".to_owned(), sources: &["pause/main.go"] }
 }
 
 fn kubernetes(release: &Release) -> Program {
-    let (major, minor) = release.major_minor();
-    let facts = [("gitVersion", format!("v{}", release.kubernetes)), ("gitMajor", major.to_owned())];
-    let facts = facts.into_iter().chain([("gitMinor", minor.to_owned())]);
-    // Programs say the one, clients the other.
-    let of = |(name, value): (&str, String)| {
-        ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"]
-            .map(|package| format!("{package}.{name}={value}"))
-    };
     Program {
         name: KUBERNETES,
         package: ".",
-        variables: facts.flat_map(of).collect(),
+        variables: release.variables(""),
         remark: ": 8 to 20 minutes on two cores",
         uses_c: false,
     }

@@ -125,13 +125,40 @@ impl Go {
         build.arg(tags).arg(linked).arg("-o").arg(to).arg(package).run()
     }
 
+    /// Compiles a package that lies in this GOPATH with all that it imports, without modules: as old source wants it.
+    pub(super) fn build_in(
+        &self,
+        gopath: &Path,
+        package: &str,
+        variables: &[String],
+        to: &Path,
+    ) -> Result<()> {
+        let set = variables.iter().map(|variable| format!(" -X {variable}")).collect::<String>();
+        let build = self.run_in(gopath, &self.program(), gopath).args(["build", "-trimpath", TAGS]);
+        let build = build.env("CGO_ENABLED", "0").arg(format!("-ldflags=-s -w{set}"));
+        build.arg("-o").arg(to).arg(package).run()
+    }
+
+    /// A program that reads source in this GOPATH, started in `directory`.
+    pub(super) fn run_in(&self, gopath: &Path, program: &Path, directory: &Path) -> Cmd {
+        let run = self.environment(Cmd::new(program).folder(directory));
+        run.env("GO111MODULE", "off").env("GOPATH", gopath).env("GOFLAGS", "")
+    }
+
     fn command(&self, folder: &Path) -> Cmd {
+        self.environment(Cmd::new(self.program()).folder(folder))
+    }
+
+    fn program(&self) -> PathBuf {
+        self.root.join("bin/go")
+    }
+
+    fn environment(&self, command: Cmd) -> Cmd {
         let path = env::var_os("PATH").unwrap_or_default();
         let paths = [self.root.join("bin")].into_iter().chain(env::split_paths(&path));
         // A PATH with a colon in a directory's name cannot be had: Go finds its own tools without.
         let path = env::join_paths(paths).unwrap_or(path);
-        Cmd::new(self.root.join("bin/go"))
-            .folder(folder)
+        command
             .env("PATH", path)
             .env("GOROOT", &self.root)
             .env("GOCACHE", self.home.join("build"))

@@ -14,13 +14,13 @@ use crate::inputs::Inputs;
 use crate::place;
 use crate::step::step;
 
-/// The directory of all modules.
+/// Where it lies in the repository.
 const FOLDER: &str = "xtask/kubernetes";
 
 /// A module: `go.mod` and `go.sum` of one version, and sources that all versions share.
 pub(super) struct Module {
-    /// The version's directory.
-    pub(super) name: &'static str,
+    /// The version's directory. One that requires nothing has no `go.sum` there.
+    pub(super) name: String,
     /// Files beside it.
     pub(super) sources: &'static [&'static str],
 }
@@ -93,13 +93,19 @@ fn gather(module: &Module, to: &Path) -> Result<()> {
 }
 
 fn files(module: &Module) -> Vec<(&'static str, PathBuf)> {
-    let folder = place::repository().join(FOLDER);
-    let pins = ["go.mod", "go.sum"].map(|name| (name, folder.join(module.name).join(name)));
-    pins.into_iter().chain(module.sources.iter().map(|name| (*name, folder.join(name)))).collect()
+    let directory = directory();
+    let pins = ["go.mod", "go.sum"].map(|name| (name, directory.join(&module.name).join(name)));
+    let pins = pins.into_iter().filter(|(name, path)| *name == "go.mod" || path.exists());
+    pins.chain(module.sources.iter().map(|name| (*name, directory.join(name)))).collect()
+}
+
+/// The directory of all modules.
+pub(super) fn directory() -> PathBuf {
+    place::repository().join(FOLDER)
 }
 
 #[cfg(test)]
 pub(super) fn pins(module: &Module) -> String {
-    let path = place::repository().join(FOLDER).join(module.name).join("go.mod");
+    let path = directory().join(&module.name).join("go.mod");
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -8,7 +8,7 @@ use kubernetes::Cluster;
 
 use super::contents::{self, NAMES, images};
 use super::modules::pins;
-use super::releases::{RELEASES, Release};
+use super::releases::{Origin, RELEASES, Release};
 use super::*;
 use crate::place;
 
@@ -26,7 +26,7 @@ fn configuration(machine: &str, cluster: &str) -> config::Config {
     config::parse(&text).unwrap()
 }
 
-/// A configuration that names the images of a release below a registry.
+/// A configuration that names the images of a release below a registry, but for those that belong to its version.
 fn naming(release: &Release) -> config::Config {
     let specs = images(release);
     let name = |wanted: &str| {
@@ -38,12 +38,11 @@ fn naming(release: &Release) -> config::Config {
         &format!("  kubelet: {{image: {}}}\n", name("kubelet")),
         &format!(
             "  apiServer: {{image: {}}}\n  controllerManager: {{image: {}}}\n  scheduler: {{image: {}}}\n  \
-             proxy: {{image: {}}}\n  etcd: {{image: {}}}\n",
+             proxy: {{image: {}}}\n",
             name("kube-apiserver"),
             name("kube-controller-manager"),
             name("kube-scheduler"),
-            name("kube-proxy"),
-            name("etcd")
+            name("kube-proxy")
         ),
     )
 }
@@ -73,6 +72,19 @@ fn repositories_are_those_of_a_configuration_without_images() {
 #[test]
 fn modules_are_pinned_to_the_versions_of_the_release() {
     for release in &RELEASES {
+        for (module, line) in [
+            (contents::core_dns_module(release), format!("github.com/coredns/coredns v{}", release.core_dns)),
+            (contents::flannel_module(), format!("github.com/flannel-io/flannel v{}", release.flannel)),
+        ] {
+            let pins = pins(&module);
+            assert!(
+                pins.lines().any(|found| found.trim_end_matches(" // indirect").ends_with(&line)),
+                "go.mod of {} lacks {line:?}",
+                module.name
+            );
+        }
+    }
+    for release in RELEASES.iter().filter(|release| release.origin == Origin::Modules) {
         let pins = pins(&contents::module(release));
         for line in [
             format!("\tk8s.io/kubernetes v{}", release.kubernetes),
@@ -80,17 +92,6 @@ fn modules_are_pinned_to_the_versions_of_the_release() {
             format!("\tgo.etcd.io/etcd/etcdutl/v3 v{}", release.etcd),
         ] {
             assert!(pins.lines().any(|found| found == line), "go.mod of {} lacks {line:?}", release.minor());
-        }
-        for (module, line) in [
-            (&contents::CORE_DNS, format!("github.com/coredns/coredns v{}", release.core_dns)),
-            (&contents::FLANNEL, format!("github.com/flannel-io/flannel v{}", release.flannel)),
-        ] {
-            let pins = super::modules::pins(module);
-            assert!(
-                pins.lines().any(|found| found.trim_end_matches(" // indirect").ends_with(&line)),
-                "go.mod of {} lacks {line:?}",
-                module.name
-            );
         }
         let staging = format!("v0.{}", release.kubernetes.trim_start_matches("1."));
         let replaced: Vec<&str> = pins.lines().filter(|line| line.contains(" => k8s.io/")).collect();
@@ -101,16 +102,18 @@ fn modules_are_pinned_to_the_versions_of_the_release() {
 
 #[test]
 fn each_name_is_a_case_of_the_one_binary() {
-    let source = fs::read_to_string(place::repository().join("xtask/kubernetes/main.go")).unwrap();
-    let cases = source.lines().filter_map(|line| line.trim().strip_prefix('"')?.split_once("\":"));
-    assert_eq!(cases.map(|(name, _)| name).collect::<Vec<_>>(), NAMES);
+    for main in ["main.go", "1.20/main.go"] {
+        let source = fs::read_to_string(super::modules::directory().join(main)).unwrap();
+        let cases = source.lines().filter_map(|line| line.trim().strip_prefix('"')?.split_once("\":"));
+        assert_eq!(cases.map(|(name, _)| name).collect::<Vec<_>>(), NAMES, "{main}");
+    }
 }
 
 #[test]
 fn a_version_without_images_is_told_which_ones_there_are() {
     assert_eq!(Release::find("v1.34.10").unwrap().kubernetes, "1.34.10");
     let error = Release::find("1.2.3").unwrap_err().to_string();
-    assert!(error.contains("\"1.2.3\": use 1.34.10 or 1.37.2"), "{error}");
+    assert!(error.contains("\"1.2.3\": use 1.34.10, 1.37.2, 1.20.2, or"), "{error}");
 }
 
 /// The files of an image, unpacked to a directory.
@@ -165,8 +168,9 @@ fn programs_say_their_versions_and_find_their_libraries() {
         let etcd = unpacked(of("etcd"));
         let text = said(etcd.path(), &["usr/local/bin/etcd", "--version"]);
         assert!(text.starts_with(&format!("etcd Version: {}\n", release.etcd)), "{text}");
-        let text = said(etcd.path(), &["usr/local/bin/etcdutl", "version"]);
-        assert!(text.starts_with(&format!("etcdutl version: {}\n", release.etcd)), "{text}");
+        let tool = if release.origin == Origin::Modules { "etcdutl" } else { "etcdctl" };
+        let text = said(etcd.path(), &[&format!("usr/local/bin/{tool}"), "version"]);
+        assert!(text.starts_with(&format!("{tool} version: {}\n", release.etcd)), "{text}");
         let mut pause = Command::new(unpacked(of("pause")).path().join("pause")).spawn().unwrap();
         assert_eq!(pause.try_wait().unwrap(), None, "it waits");
         pause.kill().unwrap();

@@ -1,6 +1,6 @@
 //! An apt of our own: configuration, index and state below the cache, used with the host's apt programs.
 //!
-//! Owns: `<cache>/apt/` (for other machines than those that build `apt-<architecture>/`, with backports `apt-backports/`), a whole apt root; the versions that the last index offered (`resolved.json`).
+//! Owns: `<cache>/apt/` (for other machines than those that build `apt-<architecture>/`, with backports `apt-backports/`, of the release before `apt-earlier/`), a whole apt root; the versions that the last index offered (`resolved.json`).
 //! Does not: read the host's apt state or write outside the cache. The host lends mirror address, proxy settings
 //! and the archive's public keys.
 //! Fails by: refusing an index that the Debian archive keys did not sign.
@@ -14,9 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::control::{self, Package};
+use super::control::{self, Package, Upstream};
 use super::mirror::{self, Mirrors};
-use super::{Archive, DEBIAN_SUITE, Freshness};
+use super::{Archive, Freshness};
 use crate::cache::{Cache, file_digest};
 use crate::command::Cmd;
 use crate::step::{step, warn};
@@ -32,6 +32,7 @@ const KEYRINGS: [&str; 2] =
 pub(super) struct AptRoot {
     folder: PathBuf,
     architecture: Architecture,
+    suite: &'static str,
     resolved: Resolved,
     /// One run at a time changes index and versions.
     _lock: File,
@@ -45,6 +46,9 @@ struct Resolved {
     /// The source list that it was fetched with.
     sources: String,
     packages: BTreeMap<String, Package>,
+    /// Source packages.
+    #[serde(default)]
+    upstreams: BTreeMap<String, Upstream>,
 }
 
 impl AptRoot {
@@ -58,13 +62,16 @@ impl AptRoot {
             Architecture::Amd64 => "apt".to_owned(),
             other => format!("apt-{}", other.name()),
         };
-        if archive == Archive::Backports {
-            name.push_str("-backports");
-        }
+        name.push_str(match archive {
+            Archive::Release => "",
+            Archive::Backports => "-backports",
+            Archive::Earlier => "-earlier",
+        });
         let lock = cache.lock(&name)?;
         let folder = cache.root().join(name);
         let sources = source_list(&mirror::find(Path::new("/etc/apt"))?, &keyring()?, archive);
-        let mut root = Self { resolved: Resolved::read(&folder), folder, architecture, _lock: lock };
+        let (resolved, suite) = (Resolved::read(&folder), archive.suite());
+        let mut root = Self { resolved, folder, architecture, suite, _lock: lock };
         root.set_up(&sources)?;
         root.renew_if_due(freshness, &sources)?;
         Ok(root)
@@ -101,6 +108,31 @@ impl AptRoot {
             self.download(&[package], scratch.path())
         })?;
         take(package, scratch.path(), entry)
+    }
+
+    /// What there is of a source package, from the index when an earlier build did not ask for it.
+    pub(super) fn resolve_source(&mut self, name: &str) -> Result<Upstream> {
+        if let Some(known) = self.resolved.upstreams.get(name) {
+            return Ok(known.clone());
+        }
+        let show = self.apt("apt-cache").args(["showsrc", "--only-source", name]);
+        let found = control::parse_source(&show.read()?)?;
+        let found = found.with_context(|| format!("the archive ({}) has no source of {name}", self.suite))?;
+        self.resolved.upstreams.insert(name.to_owned(), found.clone());
+        self.resolved.write(&self.folder)?;
+        Ok(found)
+    }
+
+    /// Fetches what upstream published of a source package, without Debian's changes.
+    pub(super) fn fetch_source(&self, source: &Upstream, to: &Path) -> Result<()> {
+        let scratch = tempfile::tempdir_in(&self.folder)
+            .with_context(|| format!("create a directory in {}", self.folder.display()))?;
+        let what = format!("{}={}", source.name, source.version);
+        step(&format!("fetch the source of {}, {} MiB", source.name, source.bytes >> 20), || {
+            let fetch = self.apt("apt-get").args(["source", "-q", "--download-only", "--tar-only", &what]);
+            fetch.folder(scratch.path()).run().context("fetch a source package of Debian")
+        })?;
+        keep(&source.name, &source.sha256, &scratch.path().join(&source.file), to)
     }
 
     fn set_up(&self, sources: &str) -> Result<()> {
@@ -150,9 +182,9 @@ impl AptRoot {
         let update = self.apt("apt-get").args(["update", "-q", "--error-on=any"]).read();
         if let Err(fault) = update {
             let hint = if format!("{fault:#}").contains("NO_PUBKEY") { OLD_KEYRING } else { "" };
-            return Err(fault.context(format!("fetch the index of Debian {DEBIAN_SUITE}{hint}")));
+            return Err(fault.context(format!("fetch the index of Debian {}{hint}", self.suite)));
         }
-        self.resolved = Resolved { fetched: now(), sources: sources.to_owned(), packages: BTreeMap::new() };
+        self.resolved = Resolved { fetched: now(), sources: sources.to_owned(), ..Resolved::default() };
         self.resolved.write(&self.folder)
     }
 
@@ -182,13 +214,15 @@ const OLD_KEYRING: &str = ": the host's archive keys are older than this release
 
 /// Copies a fetched package into its cache entry if it is what the signed index promised.
 pub(super) fn take(package: &Package, fetched: &Path, entry: &Path) -> Result<()> {
-    let deb = find_deb(fetched, package)?;
-    let digest = file_digest(&deb)?;
-    if digest != package.sha256 {
-        bail!("{}: the index promises SHA-256 {}, the file has {digest}", package.name, package.sha256);
+    keep(&package.name, &package.sha256, &find_deb(fetched, package)?, &entry.join("package.deb"))
+}
+
+fn keep(name: &str, promised: &str, file: &Path, to: &Path) -> Result<()> {
+    let digest = file_digest(file)?;
+    if digest != promised {
+        bail!("{name}: the index promises SHA-256 {promised}, the file has {digest}");
     }
-    fs::copy(&deb, entry.join("package.deb")).with_context(|| format!("copy {}", deb.display()))?;
-    Ok(())
+    fs::copy(file, to).with_context(|| format!("copy {}", file.display())).map(drop)
 }
 
 fn find_deb(folder: &Path, package: &Package) -> Result<PathBuf> {
@@ -204,14 +238,23 @@ fn find_deb(folder: &Path, package: &Package) -> Result<PathBuf> {
 }
 
 fn source_list(mirrors: &Mirrors, keyring: &Path, archive: Archive) -> String {
-    let line = |uri: &str, suite: &str| format!("deb [signed-by={}] {uri} {suite} main\n", keyring.display());
-    let mut text =
-        line(&mirrors.main, DEBIAN_SUITE) + &line(&mirrors.main, &format!("{DEBIAN_SUITE}-updates"));
-    if let Some(security) = &mirrors.security {
-        text += &line(security, &format!("{DEBIAN_SUITE}-security"));
-    }
-    if archive == Archive::Backports {
-        text += &line(&mirrors.main, &format!("{DEBIAN_SUITE}-backports"));
+    let release = archive.suite();
+    let line = |kind: &str, uri: &str, suite: &str| {
+        format!("{kind} [signed-by={}] {uri} {suite} main\n", keyring.display())
+    };
+    let of_kind = |kind: &str| {
+        let mut text =
+            line(kind, &mirrors.main, release) + &line(kind, &mirrors.main, &format!("{release}-updates"));
+        if let Some(security) = &mirrors.security {
+            text += &line(kind, security, &format!("{release}-security"));
+        }
+        text
+    };
+    let mut text = of_kind("deb");
+    match archive {
+        Archive::Release => {}
+        Archive::Backports => text += &line("deb", &mirrors.main, &format!("{release}-backports")),
+        Archive::Earlier => text += &of_kind("deb-src"),
     }
     text
 }
@@ -247,6 +290,7 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::DEBIAN_SUITE;
     use super::*;
 
     fn root_for(sources: &str) -> (tempfile::TempDir, AptRoot) {
@@ -256,6 +300,7 @@ mod tests {
         let root = AptRoot {
             folder: folder.path().join("apt"),
             architecture: Architecture::Amd64,
+            suite: DEBIAN_SUITE,
             resolved: Resolved::default(),
             _lock: lock,
         };
@@ -306,11 +351,28 @@ mod tests {
     }
 
     #[test]
+    fn the_release_before_has_its_own_suites_and_sources() {
+        let mirrors =
+            Mirrors { main: "http://m.example/d".into(), security: Some("http://s.example".into()) };
+        let list = |archive| source_list(&mirrors, Path::new("/k"), archive);
+        let line = |kind, rest| format!("{kind} [signed-by=/k] http://{rest} main\n");
+        let of = |kind| {
+            ["m.example/d bookworm", "m.example/d bookworm-updates", "s.example bookworm-security"]
+                .map(|rest| line(kind, rest))
+                .concat()
+        };
+        assert_eq!(list(Archive::Earlier), of("deb") + &of("deb-src"));
+        assert_eq!(list(Archive::Release), of("deb").replace("bookworm", DEBIAN_SUITE));
+        let backports = line("deb", "m.example/d trixie-backports");
+        assert_eq!(list(Archive::Backports), list(Archive::Release) + &backports);
+    }
+
+    #[test]
     fn an_index_is_kept_for_a_day_and_used_longer_without_a_mirror() {
         let sources = "deb [signed-by=/none] file:/no/such/mirror trixie main\n";
         let (_folder, mut root) = root_for(sources);
         assert!(root.renew_if_due(Freshness::Day, sources).is_err(), "there is no index at all");
-        root.resolved = Resolved { fetched: now() - 1, sources: sources.into(), packages: BTreeMap::new() };
+        root.resolved = Resolved { fetched: now() - 1, sources: sources.into(), ..Resolved::default() };
         root.renew_if_due(Freshness::Day, sources).unwrap();
         assert!(root.renew_if_due(Freshness::Now, sources).is_err(), "--update must ask the mirror");
         root.resolved.fetched -= 2 * INDEX_AGE.as_secs();

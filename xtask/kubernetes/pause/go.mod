@@ -1,0 +1,3 @@
+module billet/pause
+
+go 1.24.0
