@@ -28,7 +28,7 @@ pub(crate) fn join(node: &Arc<Node>) {
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, node.is_container());
     let (certificates, kubelet, pods, manifests) = (made.clone(), made.clone(), made.clone(), made.clone());
     let (labels, statuses, resources, members) = (made.clone(), made.clone(), made.clone(), made.clone());
-    let (nodes, snapshots) = (made.clone(), made.clone());
+    let (nodes, snapshots, peers) = (made.clone(), made.clone(), made.clone());
     let (download, upload) = (download(Arc::downgrade(node)), upload(Arc::downgrade(node)));
     let runtime = &node.runtime;
     runtime.start_task("etcd-certificates", "renews etcd's certificates", async move {
@@ -36,6 +36,9 @@ pub(crate) fn join(node: &Arc<Node>) {
     });
     runtime.start_task("etcd-membership", "promotes learners and follows the members of etcd", async move {
         members.keep_etcd_membership().await
+    });
+    runtime.start_task("etcd-peers", "follows which nodes may reach etcd", async move {
+        peers.keep_etcd_peers().await
     });
     runtime.start_task(
         "kubelet",

@@ -16,6 +16,8 @@ use crate::link::{Prefix, prefix};
 
 /// The port of the node's API.
 pub const API_PORT: u16 = 50000;
+/// Ports of etcd: for clients, for other members, for measurements.
+pub const ETCD_PORTS: (u16, u16) = (2379, 2381);
 /// Networks of pods and services of a cluster whose configuration names none.
 const DEFAULT_NETWORKS: [&str; 2] = ["10.244.0.0/16", "10.96.0.0/12"];
 
@@ -30,6 +32,8 @@ pub struct Firewall {
     pub opens_api: bool,
     /// Packets of VRRP are let in: the node takes part in a virtual router.
     pub opens_vrrp: bool,
+    /// Who may reach etcd on this node, and no other sender; goes before everything else.
+    pub etcd: Option<PortRule>,
     /// In the order of the documents.
     pub rules: Vec<PortRule>,
 }
@@ -71,6 +75,27 @@ pub(crate) fn of_documents(config: Option<&Config>, documents: &[Document]) -> O
     firewall.cluster = cluster_networks(config);
     firewall.opens_vrrp = !Vrrp::of(documents).is_empty();
     Some(firewall)
+}
+
+/// Closes etcd's ports to all senders but these, unless a rule of a document names one of the ports.
+#[must_use]
+pub fn close_etcd(firewall: Option<Firewall>, peers: &[IpAddr]) -> Firewall {
+    let mut firewall = firewall.unwrap_or_default();
+    let (first, last) = ETCD_PORTS;
+    let is_etcd_s = |rule: &PortRule| {
+        rule.protocol == PortProtocol::Tcp
+            && rule.ports.iter().any(|range| range.0 <= last && first <= range.1)
+    };
+    if !firewall.rules.iter().any(is_etcd_s) {
+        let whole = |address: &IpAddr| (*address, if address.is_ipv4() { 32 } else { 128 });
+        firewall.etcd = Some(PortRule {
+            name: "etcd".to_owned(),
+            protocol: PortProtocol::Tcp,
+            ports: vec![ETCD_PORTS],
+            sources: peers.iter().map(whole).collect(),
+        });
+    }
+    firewall
 }
 
 /// Networks of pods and services.
@@ -212,5 +237,27 @@ mod tests {
         assert_eq!(found.rules, [wanted]);
         assert!(!found.blocks && !found.opens_api, "the rule names the API's port");
         assert!(firewall(&rule.replace("tcp", "udp")).unwrap().opens_api);
+    }
+
+    #[test]
+    fn etcd_is_closed_to_all_but_its_members_unless_a_document_decides() {
+        let peers = ["10.0.0.1", "fd00::1"].map(|text| text.parse().unwrap());
+        let found = close_etcd(None, &peers);
+        assert!(!found.blocks && found.rules.is_empty());
+        let etcd = found.etcd.unwrap();
+        assert_eq!(
+            (list(&etcd.sources), etcd.ports),
+            (vec!["10.0.0.1/32".to_owned(), "fd00::1/128".to_owned()], vec![(2379, 2381)])
+        );
+        // Before a member is known there is none that may.
+        assert_eq!(close_etcd(None, &[]).etcd.unwrap().sources, []);
+        let rule = |ports: &str, protocol: &str| {
+            let rule = format!(
+                "---\napiVersion: v1alpha1\nkind: NetworkRuleConfig\nname: own\nportSelector: {{ports: [{ports}], protocol: {protocol}}}\ningress: [{{subnet: 10.0.0.0/8}}]\n"
+            );
+            close_etcd(firewall(&rule), &peers).etcd.is_none()
+        };
+        assert!(rule("2381", "tcp") && rule("2000-2379", "tcp"));
+        assert!(!rule("2381", "udp") && !rule("2382", "tcp") && !rule("2378", "tcp"));
     }
 }

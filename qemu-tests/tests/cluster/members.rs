@@ -196,6 +196,26 @@ fn shared_address_moves(cluster: &Running, tell: &dyn Fn(&str)) {
     }
 }
 
+/// Members reach etcd; a worker and this machine do not.
+fn etcd_is_closed(cluster: &Running) {
+    let running = cluster.cluster.as_ref().unwrap();
+    let connects = |from: Option<&str>, to: &str, port: u16| {
+        let connect = format!("exec 3<>/dev/tcp/{to}/{port}");
+        let mut words = vec!["timeout", "2", "bash", "-c", &connect];
+        let namespace = from.map(|node| running.container(node));
+        if let Some(namespace) = &namespace {
+            words.splice(0..0, ["ip", "netns", "exec", namespace]);
+        }
+        Command::new(words[0]).args(&words[1..]).output().unwrap().status.success()
+    };
+    for port in [2379, 2380] {
+        assert!(connects(Some("cp-2"), FIRST, port) && connects(Some("cp-1"), THIRD, port), "{port}");
+        assert!(!connects(Some("worker-1"), FIRST, port), "a worker reaches etcd at {port}");
+        assert!(!connects(None, SECOND, port), "this machine reaches etcd at {port}");
+    }
+    assert!(connects(Some("worker-1"), FIRST, 6443) && connects(None, SECOND, 50000));
+}
+
 #[test]
 fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
     if !inside("members::a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks") {
@@ -213,6 +233,7 @@ fn a_control_plane_grows_to_three_loses_one_takes_another_and_shrinks() {
         cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
     }
     tell("three nodes and two workers are ready");
+    etcd_is_closed(&cluster);
     let workload = Workload::start(&cluster);
     tell("pods on the workers answer by the shared address");
     let nodes = [&names[..], &["controlplane", SECOND]].concat();

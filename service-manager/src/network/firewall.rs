@@ -2,7 +2,7 @@
 //!
 //! Owns: the table `inet billet`. Pods and what is passed on are another hook's, and so untouched; connections that are there
 //! live on. The table is replaced as a whole, so that no packet meets half of it.
-//! Order: connections, loopback, the cluster's own networks; then who may by a rule, and no other sender at its ports; then
+//! Order: connections, loopback; etcd's ports; the cluster's own networks; then who may by a rule, and no other sender at its ports; then
 //! what a node cannot live without; then the default.
 //! Fails by: a sentence; the table of before stays, and it is tried again.
 
@@ -72,6 +72,12 @@ impl Filter {
 fn chains(firewall: &Firewall) -> Vec<Chain> {
     let accept = |matches: Vec<Match>| Rule { matches, verdict: Verdict::Accept };
     let mut rules = vec![accept(vec![Match::Established]), accept(vec![Match::Input("lo".into())])];
+    let etcd: Vec<(String, &PortRule)> = firewall.etcd.iter().map(|rule| (rule.name.clone(), rule)).collect();
+    for (name, rule) in &etcd {
+        for verdict in [Verdict::Jump(name.clone()), Verdict::Drop] {
+            rules.extend(places(rule).into_iter().map(|matches| Rule { matches, verdict: verdict.clone() }));
+        }
+    }
     rules.extend(
         firewall.cluster.iter().map(|(address, prefix)| accept(vec![Match::Source(*address, *prefix)])),
     );
@@ -105,7 +111,7 @@ fn chains(firewall: &Firewall) -> Vec<Chain> {
     }
     let policy = if firewall.blocks { Verdict::Drop } else { Verdict::Accept };
     let ingress = Chain { name: "ingress".into(), input: Some(policy), rules };
-    let senders = named.iter().map(|(name, rule)| {
+    let senders = etcd.iter().chain(&named).map(|(name, rule)| {
         let sources = rule.sources.iter();
         let rules = sources.map(|(address, prefix)| accept(vec![Match::Source(*address, *prefix)]));
         Chain { name: name.clone(), input: None, rules: rules.collect() }

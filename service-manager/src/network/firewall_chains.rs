@@ -32,17 +32,11 @@ fn chain(firewall: &Firewall) -> Value {
         accepted(json!({ "matchConntrackState": { "states": ["established", "related"] } })),
         accepted(json!({ "matchIIfName": { "operator": "equal", "interfaceName": ["lo"] } })),
     ];
+    rules.extend(firewall.etcd.iter().flat_map(decided));
     rules.extend(firewall.cluster.iter().map(|(address, prefix)| {
         accepted(json!({ "matchSourceAddress": { "includeSubnets": [format!("{address}/{prefix}")] } }))
     }));
-    for rule in &firewall.rules {
-        let mut matched = places(rule);
-        let sources: Vec<String> =
-            rule.sources.iter().map(|(address, prefix)| format!("{address}/{prefix}")).collect();
-        let all_others = with(matched.clone(), "drop");
-        matched["matchSourceAddress"] = json!({ "includeSubnets": sources });
-        rules.extend([accepted(matched), all_others]);
-    }
+    rules.extend(firewall.rules.iter().flat_map(decided));
     if firewall.blocks {
         let protocol = |word: &str| json!({ "matchLayer4": { "protocol": word } });
         rules.extend(["icmp", "icmpv6"].map(|word| accepted(protocol(word))));
@@ -56,6 +50,16 @@ fn chain(firewall: &Firewall) -> Value {
     }
     let policy = if firewall.blocks { "drop" } else { "accept" };
     json!({ "type": "filter", "hook": "input", "priority": "filter", "rules": rules, "policy": policy })
+}
+
+/// Who may, and that no other sender may.
+fn decided(rule: &PortRule) -> [Value; 2] {
+    let mut matched = places(rule);
+    let sources: Vec<String> =
+        rule.sources.iter().map(|(address, prefix)| format!("{address}/{prefix}")).collect();
+    let all_others = with(matched.clone(), "drop");
+    matched["matchSourceAddress"] = json!({ "includeSubnets": sources });
+    [with(matched, "accept"), all_others]
 }
 
 fn with(mut matched: Value, verdict: &str) -> Value {
@@ -98,6 +102,7 @@ mod tests {
             cluster: vec![prefix("10.244.0.0/16")],
             opens_api: true,
             opens_vrrp: true,
+            etcd: Some(PortRule { name: "etcd".into(), ports: vec![(2379, 2381)], ..web.clone() }),
             rules: vec![web],
         };
         publish(&runtime, Some(&firewall));
@@ -108,10 +113,13 @@ mod tests {
         let accept = "accept";
         assert_eq!(
             verdicts,
-            [accept, accept, accept, accept, "drop", accept, accept, accept, accept, accept, accept]
+            [
+                accept, accept, accept, "drop", accept, accept, "drop", accept, accept, accept, accept,
+                accept, accept
+            ]
         );
-        assert_eq!(rules[3]["matchSourceAddress"]["includeSubnets"], json!(["10.9.0.0/24", "fd00::/8"]));
-        let range = &rules[4]["matchLayer4"]["matchDestinationPort"]["ranges"][1];
+        assert_eq!(rules[5]["matchSourceAddress"]["includeSubnets"], json!(["10.9.0.0/24", "fd00::/8"]));
+        let range = &rules[6]["matchLayer4"]["matchDestinationPort"]["ranges"][1];
         assert_eq!(*range, json!({ "lo": 7100, "hi": 7200 }));
         publish(&runtime, None);
         assert!(runtime.store.get(&NF_TABLES_CHAIN, CHAIN).is_none());

@@ -1,6 +1,6 @@
 //! The table as nft prints it, and what comes through from another machine.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 
 use super::*;
@@ -118,6 +118,18 @@ async fn only_who_may_comes_in() {
     let named = rule("web", "[7001]", "tcp", "[{subnet: 10.8.0.0/24}]");
     filter.bring(firewall(&named).as_ref()).await.unwrap();
     assert_eq!((reached(7001), reached(7002)), ([false, true, false], [true; 3]));
+
+    // Of etcd's ports, members reach all, and no other sender any, whatever the documents leave open.
+    let etcd = TcpListener::bind(("::", 2379)).unwrap();
+    let members = ["10.9.0.1", "fd00::1"].map(|address| address.parse().unwrap());
+    let closed = network_plan::firewall::close_etcd(None, &members);
+    filter.bring(Some(&closed)).await.unwrap();
+    assert_eq!((reached(2379), reached(7002)), ([true, false, true], [true; 3]));
+    filter.bring(Some(&network_plan::firewall::close_etcd(None, &[]))).await.unwrap();
+    assert_eq!(reached(2379), [false; 3]);
+    ip("link set lo up");
+    assert!(TcpStream::connect("10.9.0.2:2379").is_ok(), "the node's own programs");
+    drop(etcd);
 
     // A new machined removes what the one before made.
     let mut filter = Filter::new(&runtime);

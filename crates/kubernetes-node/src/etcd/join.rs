@@ -33,8 +33,9 @@ const PEER_PORT: u16 = 2380;
 const MAX_URLS: usize = 64;
 /// An attempt removes, adds, and lists what it did.
 const MAX_STEPS: usize = 4;
-/// For another member to say what it knows, before etcd starts without having asked.
-const SEARCH_DEADLINE: Duration = Duration::from_secs(6);
+/// For another member to say what it knows, before etcd starts without having asked. The others let a node in that was no member
+/// for a while once it has announced itself, and they have looked.
+const SEARCH_DEADLINE: Duration = Duration::from_secs(12);
 /// While the member has no vote.
 const SHORT_PERIOD: Duration = Duration::from_secs(1);
 /// Otherwise: members come and go seldom.
@@ -233,7 +234,9 @@ impl KubernetesNode {
             if let Ok(object) = servers.await {
                 let addresses = control_planes::addresses(&object);
                 found.is_of_members = !addresses.is_empty();
-                found.all.extend(others(&addresses));
+                let others = others(&addresses);
+                found.has_api_server = !others.is_empty();
+                found.all.extend(others);
             }
         }
         found.all.extend(elsewhere);
@@ -264,8 +267,15 @@ impl KubernetesNode {
         certificates::bring(root, &cluster, &node, Part::Etcd)?;
         let access = Access::read(root)?;
         let asked = async {
-            let urls = self.candidates(&cluster, &node).await;
-            client::first(&access, urls.all.into_iter().collect()).await.0
+            loop {
+                let urls = self.candidates(&cluster, &node).await;
+                let found = client::first(&access, urls.all.into_iter().collect()).await.0;
+                // An API server that answers has an etcd.
+                if found.is_some() || !urls.has_api_server {
+                    return found;
+                }
+                tokio::time::sleep(SHORT_PERIOD).await;
+            }
         };
         let Ok(Some((_, _, listed))) = tokio::time::timeout(SEARCH_DEADLINE, asked).await else {
             return Ok(true);
@@ -369,6 +379,8 @@ struct Candidates {
     all: BTreeSet<String>,
     /// Something knows that there are members: the record, or an API server.
     is_of_members: bool,
+    /// Another node's API server answered.
+    has_api_server: bool,
 }
 
 impl Candidates {

@@ -14,6 +14,7 @@
 //! | `join` | how a further node becomes a member of a cluster |
 //! | `members` | the calls about members: remove, leave, the leader, alarms, snapshots |
 //! | `consistency` | whether the members agree, and are the control plane nodes |
+//! | `peers` | which nodes reach its ports |
 //! | [`quorum`] | whether the cluster outlives a removal |
 //! | [`election`] | which control plane node has a shared address |
 //! | `upgrade` | whether etcd bears that this node is upgraded |
@@ -32,6 +33,7 @@ mod join;
 mod member;
 mod members;
 pub(crate) mod mutex;
+mod peers;
 mod program;
 pub mod quorum;
 mod record;

@@ -131,6 +131,15 @@ pub static ETCD_SNAPSHOT_STATUS: Definition = Definition {
 pub static ETCD_MEMBER: Definition =
     Definition::published("EtcdMembers.etcd.talos.dev", "etcd.MemberController");
 
+/// Which addresses reach etcd's ports.
+pub static ETCD_PEER: Definition = Definition {
+    kind: "EtcdPeers.etcd.billet.dev",
+    display: "EtcdPeer",
+    columns: &[column("Addresses", "{.addresses}")],
+    writer: "etcd.PeerController",
+    ..PLAIN
+};
+
 /// What etcd runs with.
 pub static ETCD_SPEC: Definition = Definition::published("EtcdSpecs.etcd.talos.dev", "etcd.SpecController");
 

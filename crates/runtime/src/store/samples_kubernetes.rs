@@ -110,6 +110,7 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
         ),
         (&ETCD_CONFIG, etcd),
         (&ETCD_MEMBER, json!({ "memberID": "1f" })),
+        (&ETCD_PEER, json!({ "addresses": ["10.0.0.3"] })),
         (
             &CERTIFICATE_STATUS,
             json!({
