@@ -11,6 +11,7 @@
 //! (controllers do, from the leases).
 //! Source: rtnetlink(7), packet(7).
 
+mod advertisement;
 mod apply;
 mod client;
 mod client6;
@@ -44,6 +45,7 @@ use owned::Owned;
 pub use kept::Disk;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +58,8 @@ use network_plan::Plan;
 use rtnetlink::sys::SocketAddr;
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
 use runtime::Runtime;
+use runtime::store::{Change, ETCD_PEER, Spec};
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -95,6 +99,7 @@ pub async fn run<D: Disk>(
     let _kept6 = Owned(tokio::spawn(kept6.clone().follow(disk)).abort_handle());
     let mut managed = Managed::new(&runtime, (kept, kept6), planned);
     let mut config = runtime.config.subscribe();
+    let mut changes = runtime.store.changes();
     loop {
         config.mark_unchanged();
         let links = status::publish(&runtime, &handle).await?;
@@ -105,6 +110,7 @@ pub async fn run<D: Disk>(
                 return Err("the netlink socket was closed".to_owned());
             },
             _ = config.changed() => {}
+            () = other_peers(&mut changes) => {}
         }
         tokio::time::sleep(SETTLE).await;
         while let Some(Some(_)) = messages.next().now_or_never() {}
@@ -324,7 +330,31 @@ fn plan(runtime: &Runtime, links: &[Link]) -> Plan {
         plan.aliases.clear();
         plan.faults.clear();
     }
+    if runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane()) {
+        plan.firewall = Some(network_plan::firewall::close_etcd(plan.firewall, &etcd_peers(runtime)));
+    }
     plan
+}
+
+/// Who may reach etcd, as Kubernetes' part of machined found out; none before it has.
+fn etcd_peers(runtime: &Runtime) -> Vec<IpAddr> {
+    let peers = runtime.store.get(&ETCD_PEER, "local");
+    match peers.as_ref().map(|resource| &resource.spec) {
+        Some(Spec::Fields(fields)) => serde_json::from_value(fields["addresses"].clone()).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// Waits for a change of who may reach etcd.
+async fn other_peers(changes: &mut broadcast::Receiver<Change>) {
+    loop {
+        match changes.recv().await {
+            Ok(change) if change.resource.metadata.kind != ETCD_PEER.kind => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            // machined ends.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
 }
 
 async fn switch(runtime: &Runtime, handle: &Handle, link: &Link, on: bool) {

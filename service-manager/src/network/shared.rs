@@ -14,6 +14,7 @@ use netlink_packet_route::link::LinkAttribute;
 use rtnetlink::Handle;
 use sys::packet;
 
+use super::advertisement::neighbour_advertisement;
 use super::apply;
 use super::owned::Owned;
 
@@ -57,25 +58,16 @@ impl Place {
 
     /// Tells the neighbours who has it.
     pub(crate) async fn announce(&self) -> Result<(), String> {
-        let IpAddr::V4(address) = self.address else {
-            // The kernel says so itself where it is told to.
-            return Ok(());
-        };
         let (index, hardware) = self.link().await?;
         let Some(hardware) = hardware else { return Ok(()) };
-        let failed = |error: &dyn std::fmt::Display| format!("announce {address} on {}: {error}", self.link);
+        let (address, link) = (self.address, &self.link);
+        let failed = |error: &dyn std::fmt::Display| format!("announce {address} on {link}: {error}");
         let socket = packet::open(index, false, &[]).map_err(|error| failed(&error))?;
-        let question = frame::arp_request(Arp { hardware, sender: address, target: address });
-        packet::send(&socket, &question).map(drop).map_err(|error| failed(&error))
-    }
-
-    /// Has the kernel tell the neighbours of new IPv6 addresses of the link.
-    pub(crate) fn prepare(&self) -> Result<(), String> {
-        if self.address.is_ipv4() {
-            return Ok(());
-        }
-        let path = format!("/proc/sys/net/ipv6/conf/{}/ndisc_notify", self.link);
-        std::fs::write(&path, "1").map_err(|error| format!("write {path}: {error}"))
+        let frame = match address {
+            IpAddr::V4(address) => frame::arp_request(Arp { hardware, sender: address, target: address }),
+            IpAddr::V6(address) => neighbour_advertisement(hardware, address),
+        };
+        packet::send(&socket, &frame).map_err(|error| failed(&error))
     }
 
     /// Takes the address away.
@@ -124,10 +116,14 @@ mod tests {
         ) {
             return;
         }
-        let _neighbour = Neighbour::start();
+        let neighbour = Neighbour::start();
+        for address in ["10.9.0.1/24", "fd00:9::1/64"] {
+            neighbour.ip(&format!("address add {address} dev srv0"));
+        }
+        let shown = ip("-brief link show dev eth0");
+        let own = shown.split_whitespace().nth(2).unwrap();
         for text in ["10.9.0.100", "fd00:9::100"] {
             let place = Place::new("eth0", text.parse().unwrap()).unwrap();
-            place.prepare().unwrap();
             // Longer than its life.
             let begin = Instant::now();
             while begin.elapsed() < 2 * LIFETIME {
@@ -135,7 +131,16 @@ mod tests {
                 assert!(has(text), "it went while it was renewed");
                 tokio::time::sleep(Duration::from_millis(250)).await;
             }
-            place.announce().await.unwrap();
+            // The neighbour has it with another node.
+            neighbour.ip(&format!("neigh replace {text} lladdr 02:00:00:00:00:99 dev srv0 nud stale"));
+            let knows = || neighbour.ip(&format!("neigh show {text} dev srv0")).contains(own);
+            let begin = Instant::now();
+            // A neighbour that has just heard of another holder does not believe at once.
+            while !knows() {
+                assert!(begin.elapsed() < Duration::from_secs(60), "{text} stays with the last holder");
+                place.announce().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(250)).await;
+            }
             let last = Instant::now();
             place.hold().await.unwrap();
             until("the address is gone", || !has(text)).await;

@@ -130,9 +130,6 @@ impl Holder {
             return Ok(());
         }
         let is_new = self.until.is_none();
-        if is_new {
-            self.place.prepare()?;
-        }
         self.place.hold().await?;
         self.until = Some(until);
         self.said.clear();

@@ -96,7 +96,6 @@ struct Held {
 
 impl Address for Held {
     async fn hold(&mut self) -> Result<(), String> {
-        self.place.prepare()?;
         self.place.hold().await
     }
 
