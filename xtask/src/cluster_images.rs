@@ -22,10 +22,10 @@ use oci::archive::{NewImage, write_runnable};
 
 use crate::cache::{Cache, KeyBuilder};
 use crate::image::paths::identify;
-use crate::inputs::Freshness;
+use crate::inputs::{Archive, Freshness};
 use crate::step::step;
 use contents::{ImageSpec, LayerBuilder};
-use releases::Release;
+use releases::{RELEASES, Release};
 
 pub(crate) use push::Registry;
 
@@ -53,6 +53,13 @@ impl Made {
 /// The file that is every program of Kubernetes: `FILE kubectl …`.
 pub(crate) fn kubernetes(cache: &Cache, freshness: Freshness, release: &'static Release) -> Result<PathBuf> {
     LayerBuilder::open(cache, freshness, release)?.kubernetes_program()
+}
+
+/// A server of buckets, for tests that put snapshots to one. It wants the newest Go.
+pub(crate) fn bucket_server(cache: &Cache, freshness: Freshness) -> Result<PathBuf> {
+    let newest = RELEASES.iter().find(|release| release.go.archive == Archive::Backports);
+    let newest = newest.context("no release has Go of backports")?;
+    LayerBuilder::open(cache, freshness, newest)?.bucket_server()
 }
 
 /// Every image of a release. What is in the cache is made once.

@@ -198,6 +198,33 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_refusal_before_the_file_was_read_is_said_with_its_reason() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/b.db", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 1 << 16];
+            let length = stream.read(&mut head).await.unwrap();
+            let text = "<Error><Message>The signature does not match</Message></Error>";
+            let answer = format!(
+                "HTTP/1.1 403 Forbidden\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
+                text.len()
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8_lossy(&head[..length]).to_ascii_lowercase()
+        });
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content = vec![0; 3_000_000];
+        file.write_all(&content).unwrap();
+        let opened = File::open(file.path()).await.unwrap();
+        let content = Content::File(opened, content.len() as u64);
+        let refused = upload(Settings::default(), &address, &BTreeMap::new(), content).await.unwrap_err();
+        assert_eq!(refused, "127.0.0.1 answered 403 Forbidden: The signature does not match");
+        let head = serving.await.unwrap();
+        assert!(head.contains("expect: 100-continue") && head.ends_with("\r\n\r\n"), "{head}");
+    }
+
+    #[tokio::test]
     async fn a_file_is_put_whole_with_its_length_and_who_puts_it() {
         let content: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
         let mut file = tempfile::NamedTempFile::new().unwrap();

@@ -176,6 +176,15 @@ impl<'a> LayerBuilder<'a> {
         Ok(files)
     }
 
+    /// versitygw, which takes snapshots as Amazon's buckets do. It is in no image.
+    pub(super) fn bucket_server(&mut self) -> Result<PathBuf> {
+        let module = Module { name: "versitygw".to_owned(), sources: &[] };
+        let package = "github.com/versity/versitygw/cmd/versitygw";
+        let program =
+            Program { name: "versitygw", package, variables: Vec::new(), remark: "", uses_c: false };
+        self.compiled(&module, &program)
+    }
+
     fn tools(&mut self) -> Result<Tree> {
         let list = FileList::read(&place::repository().join(TOOLS), Architecture::Amd64)?;
         let packages = self.inputs.resolve(&list.packages())?;

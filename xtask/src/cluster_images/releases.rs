@@ -53,7 +53,6 @@ pub(crate) const RELEASES: [Release; 3] = [
         core_dns: "1.12.4",
         flannel: "0.26.7",
     },
-    // No test starts a cluster of it yet.
     Release {
         kubernetes: "1.37.2",
         go: Go { version: "1.26", archive: Archive::Backports },

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 
 use super::auth::{self, Challenge};
 use super::endpoint::Endpoint;
+use super::expectation;
 use super::proxy::Proxy;
 use super::realm;
 use super::tls::Connectors;
@@ -186,6 +187,7 @@ impl Exchange {
         let mut request = request(uri, headers, None, None)?;
         *request.method_mut() = Method::PUT;
         *request.body_mut() = body;
+        expectation::expect(&mut request);
         self.send_request(uri, request, deadline).await
     }
 

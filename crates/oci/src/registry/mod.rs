@@ -11,6 +11,7 @@ pub mod auth;
 mod blob;
 mod endpoint;
 mod exchange;
+mod expectation;
 mod proxy;
 mod realm;
 mod settings;

@@ -20,6 +20,10 @@ const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
 /// Names the program that is every program of Kubernetes.
 const KUBERNETES: &str = "BILLET_KUBERNETES";
 
+/// Names a server of buckets.
+const S3: &str = "BILLET_S3";
+
+const BUCKET_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "a_server_of_buckets", "--", "--ignored"];
 const CLUSTER_TESTS: [&str; 5] = ["test", "--workspace", "--no-fail-fast", "--test", "cluster"];
 const NETWORK_TESTS: [&str; 6] =
     ["test", "--workspace", "--lib", "nodes_reach_the_outside", "--", "--ignored"];
@@ -60,6 +64,16 @@ pub(super) fn run(suites: &mut Suites, long: bool) {
         suites.tests(&made.suite("manifests in clusters", &MANIFEST_TESTS));
         let whole: &[&str] = if long { &["--", "--include-ignored"] } else { &[] };
         suites.tests(&made.suite("clusters", &[&CLUSTER_TESTS[..], whole].concat()).long(long).live());
+    }
+    if long {
+        let mut server = None;
+        suites.call("a server of buckets", || {
+            server = Some(cluster_images::bucket_server(&Cache::open(&place::cache()?)?, Freshness::Day)?);
+            Ok(())
+        });
+        if let Some(server) = server {
+            suites.tests(&Suite::cargo("snapshots in buckets", &BUCKET_TESTS).with(S3, &server));
+        }
     }
     for release in others.iter().filter(|_| long) {
         if let Some(made) = prepare(suites, release) {

@@ -69,7 +69,84 @@ fn signed(target: &S3Target, object: &str) -> Result<Secret, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::path::Path;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Instant;
+
     use super::*;
+
+    /// A server of buckets: versitygw, which the variable names. It ends with this.
+    struct Server(Child);
+
+    impl Server {
+        fn start(directory: &Path, port: u16) -> Self {
+            let program = std::env::var_os("BILLET_S3").expect("BILLET_S3 names versitygw");
+            let mut server = Command::new(program);
+            server.args(["--port", &format!("127.0.0.1:{port}"), "--access", "id", "--region", "eu-1"]);
+            server.env("ROOT_SECRET_ACCESS_KEY", "hunter2").arg("posix").arg(directory);
+            Self(server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[tokio::test]
+    #[ignore = "starts the server of buckets that BILLET_S3 names"]
+    async fn a_server_of_buckets_takes_what_is_signed_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("backups")).unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let _server = Server::start(directory.path(), port);
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(60), "versitygw does not listen");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let target = |key: &str| {
+            SnapshotTarget::S3(S3Target {
+                endpoint: format!("http://127.0.0.1:{port}"),
+                region: "eu-1".into(),
+                bucket: "backups".into(),
+                prefix: "cluster-1".into(),
+                key_id: "id".into(),
+                key: Secret::new(key),
+                token: None,
+            })
+        };
+        // More than one piece of an upload.
+        let content: Vec<u8> = (0..5_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+        let upload = async |key: &str, file: &str| {
+            let mut written = tempfile::tempfile().unwrap();
+            written.write_all(&content).unwrap();
+            std::io::Seek::rewind(&mut written).unwrap();
+            let put = put(&target(key), "cp-1", file, What::File(written, content.len() as u64)).unwrap();
+            let What::File(file, length) = put.what else { panic!("another content") };
+            let content = oci::Content::File(tokio::fs::File::from_std(file), length);
+            oci::upload(
+                oci::registry::Settings::default(),
+                put.address.expose_secret(),
+                &put.headers,
+                content,
+            )
+            .await
+        };
+        // A name as snapshots have it, and one that has to be encoded.
+        for file in ["2026-11-29T02-00-00Z.db", "a b+c.db"] {
+            upload("hunter2", file).await.unwrap();
+            let taken = directory.path().join("backups/cluster-1/cp-1").join(file);
+            assert!(std::fs::read(taken).unwrap() == content, "{file}");
+        }
+        let refused = upload("hunter3", "b.db").await.unwrap_err();
+        assert!(refused.contains("403 Forbidden: The request signature"), "{refused}");
+        assert!(!refused.contains("hunter") && !refused.contains("Amz-Signature"), "{refused}");
+        assert!(!directory.path().join("backups/cluster-1/cp-1/b.db").exists());
+    }
 
     #[test]
     fn a_file_has_an_address_below_the_node_s_name() {
