@@ -16,7 +16,7 @@ use ondisk::Architecture;
 use ondisk::manifest::RootManifest;
 use ondisk::pe::Image;
 
-use super::Platform;
+use super::platform::Platform;
 use crate::custom::Profile;
 use crate::output::Output;
 use crate::secure_boot::{self, Enrol, Enrolment, Signer};
