@@ -10,7 +10,7 @@
 //! counts for [`FRESH`], and for as long as the member of that name is one. What etcd lists as a member always counts.
 //! Does not: filter packets; networkd does.
 //! Fails by: nothing; what was known last stays.
-//! Source: Kubernetes API concepts, "Server-Side Apply": each node owns one key of the map.
+//! Source: Kubernetes API concepts, "Server-Side Apply": each node owns one key of the map; docs/decisions/0034.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
