@@ -154,11 +154,7 @@ fn cluster_with_pods(tell: &dyn Fn(&str)) -> Running {
     cluster.kubectl_until(&["get", "pod", "one", "-o", "jsonpath={.status.podIP}"], "10.244.", STEP_LIMIT);
     tell("the pod has an address");
     // By the kubelet's port, whose certificate and rights are part of this.
-    cluster.kubectl_until(
-        &["logs", "one", "-c", "main"],
-        &format!("Client Version: v{}", rig::version()),
-        STEP_LIMIT,
-    );
+    cluster.kubectl_until(&["logs", "one", "-c", "main"], &format!("v{}", rig::version()), STEP_LIMIT);
     tell("its log is read");
     cluster.service_answers("one", STEP_LIMIT);
     tell("a service on the worker answers a pod on the control plane node");

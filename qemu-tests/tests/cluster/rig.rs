@@ -388,12 +388,13 @@ impl Running {
         let phase = ["get", "pod", "input", "-o", "jsonpath={.status.phase}"];
         self.kubectl_until(&phase, "Running", STEP_LIMIT);
         let mut attached = self
-            .kubectl_command(&["attach", "input", "--stdin", "--quiet"])
+            .kubectl_command(&["attach", "input", "--stdin"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let object = "{apiVersion: v1, kind: ConfigMap, metadata: {name: attached}}\n";
+        let object = serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "attached" } });
+        let object = format!("{object}\n");
         attached.stdin.take().unwrap().write_all(object.as_bytes()).unwrap();
         let output = attached.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "configmap/attached");
