@@ -117,7 +117,10 @@ impl Listed {
 
 /// Asks a member for all, as a majority knows them.
 pub(super) async fn list(client: &mut Client, place: &str) -> Result<Listed, Error> {
-    let listed = client.member_list().await.map_err(refused(place))?;
+    // A client's own deadline does not count while it connects, and an etcd without a leader takes connections that it does not
+    // serve.
+    let listed = tokio::time::timeout(QUORUM_DEADLINE, client.member_list()).await;
+    let listed = listed.map_err(|_| late(place, QUORUM_DEADLINE))?.map_err(refused(place))?;
     let cluster = listed.header().map(etcd_client::ResponseHeader::cluster_id).unwrap_or_default();
     let mut members: Vec<Member> = listed.members().iter().map(Member::from).collect();
     members.sort_by(|a, b| a.name.cmp(&b.name).then(a.id.cmp(&b.id)));
@@ -213,7 +216,26 @@ pub(super) async fn health(access: &Access, members: &[Member]) -> Vec<Health> {
 
 #[cfg(test)]
 mod tests {
-    use super::host;
+    use kubernetes::Cluster;
+
+    use super::*;
+    use crate::certificates::{self, Part};
+    use crate::samples;
+
+    /// etcd that has no leader yet takes connections, and does not serve them.
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_takes_a_connection_and_is_silent_is_given_up() {
+        let root = tempfile::tempdir().unwrap();
+        let config = samples::control_plane("v1.34.1", "v3.6.4");
+        let cluster = Cluster::new(&config).unwrap();
+        certificates::bring(root.path(), &cluster, &samples::node(), Part::Etcd).unwrap();
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}", silent.local_addr().unwrap());
+        let access = Access::read(root.path()).unwrap();
+        let mut client = access.connect(&url, Some(MEMBER_DEADLINE)).await.unwrap();
+        let refused = list(&mut client, &url).await.unwrap_err().to_string();
+        assert!(refused.contains("no answer within 15 s"), "{refused}");
+    }
 
     #[test]
     fn the_host_of_a_url_has_no_brackets() {

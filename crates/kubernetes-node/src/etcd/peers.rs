@@ -7,7 +7,8 @@
 //! Owns: the ConfigMap kube-system/billet-etcd-peers, where each control plane node announces its addresses, as the administrator, who
 //! alone writes there; and /var/lib/etcd.peers, so that a node which starts lets the others in before any of them answers.
 //! Order: a node announces itself before it joins, so that the members let it in; they look every [`PERIOD`]. An announcement
-//! counts for [`FRESH`], and for as long as the member of that name is one. What etcd lists as a member always counts.
+//! counts for [`FRESH`], and for as long as the member of that name is one. What etcd lists as a member always counts; until this
+//! node's etcd answers, so do the members that it was told of when it joined ([`record`]).
 //! Does not: filter packets; networkd does.
 //! Fails by: nothing; what was known last stays.
 //! Source: Kubernetes API concepts, "Server-Side Apply": each node owns one key of the map; docs/decisions/0034.
@@ -29,6 +30,7 @@ use serde_json::{Value, json};
 
 use super::client::{self, Access, ENDPOINT, MEMBER_DEADLINE, host};
 use super::member::Member;
+use super::record;
 use super::state::{Data, data, failed};
 use crate::published::replace;
 use crate::{Error, KubernetesNode, api_server, facts};
@@ -101,7 +103,11 @@ impl KubernetesNode {
         }
         let members = self.members_now(known).await;
         let told = self.hear(known, config, members.is_some()).await;
-        let found = peers(members.as_deref(), &known.peers, &known.announced);
+        // While this node's etcd has caught up with nothing it cannot name the others, and they must reach it.
+        let asked = record::read(root)?.map(|record| record.endpoints).unwrap_or_default();
+        let asked = asked.iter().filter_map(|url| host(url).parse().ok());
+        let last = known.peers.iter().copied().chain(asked).collect();
+        let found = peers(members.as_deref(), &last, &known.announced);
         if found != known.peers {
             known.peers = found;
             self.publish_peers(&known.peers);
@@ -128,11 +134,13 @@ impl KubernetesNode {
         if known.etcd.is_none() {
             known.etcd = Access::read(root).ok()?.connect(ENDPOINT, Some(MEMBER_DEADLINE)).await.ok();
         }
-        let listed = client::list(known.etcd.as_mut()?, ENDPOINT).await;
-        if listed.is_err() {
+        // One that waits for its leader does not answer, and the leader waits for what this finds.
+        let listed = client::list(known.etcd.as_mut()?, ENDPOINT);
+        let listed = tokio::time::timeout(MEMBER_DEADLINE, listed).await.ok().and_then(Result::ok);
+        if listed.is_none() {
             known.etcd = None;
         }
-        listed.ok().map(|listed| listed.members)
+        listed.map(|listed| listed.members)
     }
 
     /// Reads what the others announce, and announces this node where that is due.
