@@ -10,6 +10,7 @@ mod faults;
 mod guide;
 mod joining;
 mod kills;
+mod leaving;
 mod load;
 mod local;
 mod machine;
