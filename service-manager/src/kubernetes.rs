@@ -12,6 +12,7 @@ use containers::service::Fetch;
 use kubernetes_node::KubernetesNode;
 use kubernetes_node::etcd::{Put, Upload, What};
 use kubernetes_node::manifests::{Download, Request};
+use runtime::Runtime;
 use runtime::errors::chain;
 
 use crate::node::Node;
@@ -26,50 +27,44 @@ pub(crate) fn join(node: &Arc<Node>) {
     let engine = Client::new(Path::new(SOCKET), NAMESPACE);
     let fetch = fetch(Arc::downgrade(node));
     let made = KubernetesNode::new(node.runtime.clone(), engine, fetch, node.is_container());
-    let (certificates, kubelet, pods, manifests) = (made.clone(), made.clone(), made.clone(), made.clone());
-    let (labels, statuses, resources, members) = (made.clone(), made.clone(), made.clone(), made.clone());
-    let (nodes, snapshots, peers) = (made.clone(), made.clone(), made.clone());
     let (download, upload) = (download(Arc::downgrade(node)), upload(Arc::downgrade(node)));
-    let runtime = &node.runtime;
-    runtime.start_task("etcd-certificates", "renews etcd's certificates", async move {
-        certificates.keep_etcd_certificates().await
+    let tasks = Tasks { runtime: &node.runtime, kubernetes: &made };
+    tasks.start("etcd-certificates", "renews etcd's certificates", |it| async move {
+        it.keep_etcd_certificates().await
     });
-    runtime.start_task("etcd-membership", "promotes learners and follows the members of etcd", async move {
-        members.keep_etcd_membership().await
+    tasks.start("etcd-membership", "promotes learners and follows the members of etcd", |it| async move {
+        it.keep_etcd_membership().await
     });
-    runtime.start_task("etcd-peers", "follows which nodes may reach etcd", async move {
-        peers.keep_etcd_peers().await
+    tasks.start("etcd-peers", "follows which nodes may reach etcd", |it| async move {
+        it.keep_etcd_peers().await
     });
-    runtime.start_task(
+    tasks.start(
         "kubelet",
         "starts the kubelet again where it would run with something else",
-        async move { kubelet.keep_kubelet().await },
+        |it| async move { it.keep_kubelet().await },
     );
-    runtime.start_task("static-pods", "has the static pods be as the config says", async move {
-        pods.keep_static_pods().await
+    tasks.start("static-pods", "has the static pods be as the config says", |it| async move {
+        it.keep_static_pods().await
     });
-    runtime.start_task("pod-statuses", "shows how static pods do", async move {
-        statuses.keep_pod_statuses().await
+    tasks.start("pod-statuses", "shows how static pods do", |it| async move { it.keep_pod_statuses().await });
+    tasks.start("node-labels", "has the node's object be as the config says", |it| async move {
+        it.keep_node_labels().await
     });
-    runtime.start_task("node-labels", "has the node's object be as the config says", async move {
-        labels.keep_node_labels().await
+    tasks.start("kubernetes-config", "shows what Kubernetes runs with", |it| async move {
+        it.keep_config_resources().await
     });
-    runtime.start_task("kubernetes-config", "shows what Kubernetes runs with", async move {
-        resources.keep_config_resources().await
+    tasks.start("members", "shows the nodes of the cluster", |it| async move { it.keep_members().await });
+    tasks.start("manifests", "makes the objects of a bootstrap", |it| async move {
+        it.keep_manifests(download).await
     });
-    runtime.start_task(
-        "members",
-        "shows the nodes of the cluster",
-        async move { nodes.keep_members().await },
+    tasks.start(
+        "etcd-snapshots",
+        "takes snapshots of etcd",
+        |it| async move { it.keep_snapshots(upload).await },
     );
-    runtime.start_task("manifests", "makes the objects of a bootstrap", async move {
-        manifests.keep_manifests(download).await
-    });
-    runtime.start_task("etcd-snapshots", "takes snapshots of etcd", async move {
-        snapshots.keep_snapshots(upload).await
-    });
     // It is joined once, where the node is made.
     drop(node.kubernetes.set(made));
+    let runtime = &node.runtime;
     runtime.start_task(
         "shared-address",
         "holds the addresses that nodes share",
@@ -80,6 +75,21 @@ pub(crate) fn join(node: &Arc<Node>) {
         "passes connections on to the API servers",
         kube_prism::run(node.clone()),
     );
+}
+
+/// Starts tasks that have a handle of Kubernetes each.
+struct Tasks<'a> {
+    runtime: &'a Runtime,
+    kubernetes: &'a KubernetesNode,
+}
+
+impl Tasks<'_> {
+    fn start<F>(&self, name: &'static str, about: &'static str, work: impl FnOnce(KubernetesNode) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.runtime.start_task(name, about, work(self.kubernetes.clone()));
+    }
 }
 
 /// Where a pull fails, the service that needs the image says so, and how the next attempts go.
