@@ -343,7 +343,7 @@ pub(crate) fn define_again(node: &Arc<Node>, ids: &[&str]) -> Vec<ListenError> {
 
 /// Adds the services that layers bring. One that takes a name of ours is ignored: ours came first.
 fn define_image_services(node: &Node, wanted: impl Fn(&str) -> bool) {
-    let (definitions, wrong) = definition::read_folder(Path::new(IMAGE_SERVICES));
+    let (definitions, wrong) = definition::read_directory(Path::new(IMAGE_SERVICES));
     for error in wrong {
         node.runtime.journal.warn(&error);
     }

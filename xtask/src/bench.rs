@@ -103,25 +103,25 @@ struct BootOptions {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let need = if matches!(options.what, What::Flash(_) | What::Luks) { Need::Test } else { Need::Run };
     host::ensure_packages(need)?;
-    let folder = place::target().join("bench");
-    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let directory = place::target().join("bench");
+    std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     match &options.what {
-        What::Boot(options) => boot(options, &folder),
-        What::Build => build::measure(&folder),
+        What::Boot(options) => boot(options, &directory),
+        What::Build => build::measure(&directory),
         What::Cluster(options) => {
             host::ensure_cluster_packages()?;
-            options.build.artefacts().and_then(|built| cluster::measure(&built, &folder, options.rounds))
+            options.build.artefacts().and_then(|built| cluster::measure(&built, &directory, options.rounds))
         }
-        What::Flash(options) => options.artefacts().and_then(|built| flash::measure(&built, &folder)),
-        What::Hostile => hostile::measure(&folder),
-        What::Image(options) => options.artefacts().and_then(|built| image::measure(&built, &folder)),
-        What::Install(options) => options.artefacts().and_then(|_| install::measure(&folder)),
+        What::Flash(options) => options.artefacts().and_then(|built| flash::measure(&built, &directory)),
+        What::Hostile => hostile::measure(&directory),
+        What::Image(options) => options.artefacts().and_then(|built| image::measure(&built, &directory)),
+        What::Install(options) => options.artefacts().and_then(|_| install::measure(&directory)),
         What::Kubernetes(options) => {
             host::ensure_cluster_packages()?;
-            options.artefacts().and_then(|built| kubernetes::measure(&built, &folder))
+            options.artefacts().and_then(|built| kubernetes::measure(&built, &directory))
         }
-        What::Luks => luks::measure(&folder),
-        What::Upgrade(options) => options.artefacts().and_then(|_| upgrade::measure(&folder)),
+        What::Luks => luks::measure(&directory),
+        What::Upgrade(options) => options.artefacts().and_then(|_| upgrade::measure(&directory)),
     }
 }
 
@@ -134,22 +134,22 @@ impl BuildOptions {
     }
 }
 
-fn boot(options: &BootOptions, folder: &Path) -> Result<()> {
+fn boot(options: &BootOptions, directory: &Path) -> Result<()> {
     let artefacts = options.build.artefacts()?;
     let cache = Cache::open(&place::cache()?)?;
     let mut inputs = Inputs::open(&cache, Freshness::Day)?;
     let kernel = Debian.kernel(&mut inputs)?;
-    let parts = Parts::collect(&cache, &kernel, folder)?;
+    let parts = Parts::collect(&cache, &kernel, directory)?;
     let spared = spared(&artefacts.cmdline);
-    let busybox = measure::cost(&parts.busybox(&mut inputs, &spared)?, folder, options.runs)?;
-    let systemd = measure::cost(&parts.systemd(&mut inputs, &spared)?, folder, options.runs)?;
+    let busybox = measure::cost(&parts.busybox(&mut inputs, &spared)?, directory, options.runs)?;
+    let systemd = measure::cost(&parts.systemd(&mut inputs, &spared)?, directory, options.runs)?;
     // Other builds may fetch packages from here on.
     drop(inputs);
-    let billet = billet::measure(&artefacts, folder, options.runs)?;
-    let memory = memory::measure(&artefacts, folder)?;
+    let billet = billet::measure(&artefacts, directory, options.runs)?;
+    let memory = memory::measure(&artefacts, directory)?;
     let report =
         report::Report { artefacts: &artefacts, runs: options.runs, billet, systemd, busybox, memory };
-    report.write(folder)
+    report.write(directory)
 }
 
 fn spared(command_line: &str) -> String {

@@ -64,7 +64,7 @@ const DEVELOPMENT: &str = "dev";
 /// zstd level of what is squashed for a look at a node: 1.4 instead of 23 seconds here.
 const FAST_ZSTD_LEVEL: u32 = 1;
 
-/// What the folder of images with it is called, behind `billet-`.
+/// What the directory of images with it is called, behind `billet-`.
 const HARDENED: &str = "hardened";
 
 #[derive(Debug, clap::Args)]
@@ -78,8 +78,8 @@ pub(crate) struct Options {
     /// `debian`, `source` (hardened, compiled from Debian's source), or a kernel of your own (a bzImage).
     #[arg(long, value_name = "KIND|FILE")]
     kernel: Option<PathBuf>,
-    /// Its modules: lib/modules/RELEASE, or a folder with that in it.
-    #[arg(long, value_name = "FOLDER", requires = "kernel")]
+    /// Its modules: lib/modules/RELEASE, or a directory with that in it.
+    #[arg(long, value_name = "DIRECTORY", requires = "kernel")]
     modules: Option<PathBuf>,
     /// The machines that the images are for: `amd64` or `arm64`, whose images go to target/billet-arm64.
     #[arg(long, value_name = "NAME", default_value = "amd64", value_parser = target::parse, conflicts_with = "kernel")]
@@ -138,7 +138,7 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     /// Where amd64 images for this purpose go.
-    pub(crate) fn folder(self) -> PathBuf {
+    pub(crate) fn directory(self) -> PathBuf {
         match self {
             Self::Release | Self::Tests => place::artefacts(),
             Self::Development => place::artefacts_beside(DEVELOPMENT),
@@ -154,13 +154,13 @@ struct Order<'o> {
     purpose: Purpose,
     freshness: Freshness,
     /// Where the artefacts go.
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// Builds all there is to build and writes `build.json`. `kernel`: one of the user's.
 pub(crate) fn build(freshness: Freshness, kernel: Option<&Given>, purpose: Purpose) -> Result<Artefacts> {
-    let folder = purpose.folder();
-    make(&Order { architecture: Architecture::Amd64, kernel, purpose, freshness, folder })
+    let directory = purpose.directory();
+    make(&Order { architecture: Architecture::Amd64, kernel, purpose, freshness, directory })
 }
 
 /// The same for machines of another kind, for which all programs are compiled here, billetctl too.
@@ -172,21 +172,21 @@ pub(crate) fn build_for_arm64(freshness: Freshness) -> Result<Artefacts> {
         kernel: None,
         purpose,
         freshness,
-        folder: place::artefacts_for(architecture),
+        directory: place::artefacts_for(architecture),
     })
 }
 
 /// The same with the hardened kernel, beside the image that there is, for the tests of the long run.
 pub(crate) fn build_hardened(freshness: Freshness) -> Result<Artefacts> {
     let kernel = chosen(Some(Path::new(SOURCE)), None, freshness)?;
-    let (architecture, purpose, folder) =
+    let (architecture, purpose, directory) =
         (Architecture::Amd64, Purpose::Tests, place::artefacts_beside(HARDENED));
-    make(&Order { architecture, kernel: kernel.as_ref(), purpose, freshness, folder })
+    make(&Order { architecture, kernel: kernel.as_ref(), purpose, freshness, directory })
 }
 
 fn make(order: &Order<'_>) -> Result<Artefacts> {
-    let &Order { architecture, kernel, purpose, freshness, ref folder } = order;
-    let output = Output::open(folder)?;
+    let &Order { architecture, kernel, purpose, freshness, ref directory } = order;
+    let output = Output::open(directory)?;
     let cache = Cache::open(&place::cache()?)?;
     let toolchain = Toolchain::find(&cache, freshness, architecture)?;
     let init = programs::compile(&programs::INIT, &toolchain)?;

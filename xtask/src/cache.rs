@@ -1,4 +1,4 @@
-//! The build cache: folders named by the hash of what they were made from.
+//! The build cache: directories named by the hash of what they were made from.
 //!
 //! Owns: `$XDG_CACHE_HOME/billet` (default `~/.cache/billet`): `<kind>/<key>/` holds an entry's files and the
 //! list of their checksums, `locks/` one lock file an entry, `tmp/` entries being made.
@@ -35,9 +35,9 @@ pub(crate) struct Cache {
 
 impl Cache {
     pub(crate) fn open(root: &Path) -> Result<Self> {
-        for folder in ["locks", "tmp"] {
-            let folder = root.join(folder);
-            fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        for directory in ["locks", "tmp"] {
+            let directory = root.join(directory);
+            fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
         }
         Ok(Self { root: root.to_owned(), seen: Mutex::default() })
     }
@@ -46,7 +46,7 @@ impl Cache {
         &self.root
     }
 
-    /// The folder of the entry; `make` fills it (an empty folder) when there is no intact one.
+    /// The directory of the entry; `make` fills it (an empty directory) when there is no intact one.
     pub(crate) fn entry(
         &self,
         kind: &str,
@@ -87,12 +87,12 @@ impl Cache {
         Ok(file)
     }
 
-    /// A folder for work that ends up in no entry; it goes away with the returned value.
+    /// A directory for work that ends up in no entry; it goes away with the returned value.
     pub(crate) fn scratch(&self) -> Result<tempfile::TempDir> {
         tempfile::Builder::new()
             .prefix("work-")
             .tempdir_in(self.root.join("tmp"))
-            .with_context(|| format!("create a folder in {}", self.root.join("tmp").display()))
+            .with_context(|| format!("create a directory in {}", self.root.join("tmp").display()))
     }
 
     fn intact(&self, entry: &Path) -> Result<bool> {
@@ -111,16 +111,16 @@ impl Cache {
 
     fn make(&self, kind: &str, entry: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let scratch = self.scratch()?;
-        let folder = scratch.path().join("entry");
-        fs::create_dir(&folder).with_context(|| format!("create {}", folder.display()))?;
-        make(&folder)?;
-        checksums::write(&folder)?;
-        flush(&folder)?;
+        let directory = scratch.path().join("entry");
+        fs::create_dir(&directory).with_context(|| format!("create {}", directory.display()))?;
+        make(&directory)?;
+        checksums::write(&directory)?;
+        flush(&directory)?;
         let parent = self.root.join(kind);
         fs::create_dir_all(&parent).with_context(|| format!("create {}", parent.display()))?;
-        fs::rename(&folder, entry).with_context(|| format!("rename to {}", entry.display()))?;
+        fs::rename(&directory, entry).with_context(|| format!("rename to {}", entry.display()))?;
         File::open(&parent)
-            .and_then(|folder| folder.sync_all())
+            .and_then(|directory| directory.sync_all())
             .with_context(|| format!("flush {}", parent.display()))
     }
 
@@ -136,7 +136,7 @@ impl Cache {
 }
 
 /// One flush of the file system costs less than one of each of a kernel's thousands of modules.
-fn flush(folder: &Path) -> Result<()> {
-    let file = File::open(folder).with_context(|| format!("open {}", folder.display()))?;
-    rustix::fs::syncfs(&file).with_context(|| format!("flush {}", folder.display()))
+fn flush(directory: &Path) -> Result<()> {
+    let file = File::open(directory).with_context(|| format!("open {}", directory.display()))?;
+    rustix::fs::syncfs(&file).with_context(|| format!("flush {}", directory.display()))
 }

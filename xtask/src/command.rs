@@ -14,7 +14,7 @@ use crate::step;
 /// Lines of a failed command's output that its error repeats.
 const TAIL_LINES: usize = 25;
 
-/// Folders where Debian keeps administration programs and that a normal user's PATH lacks.
+/// Directories where Debian keeps administration programs and that a normal user's PATH lacks.
 const ADMIN_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Variables by which cargo describes the package whose program it starts.
@@ -26,12 +26,12 @@ pub(crate) struct Cmd {
     program: OsString,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
 }
 
 impl Cmd {
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
-        Self { program: program.as_ref().to_owned(), args: Vec::new(), env: Vec::new(), folder: None }
+        Self { program: program.as_ref().to_owned(), args: Vec::new(), env: Vec::new(), directory: None }
     }
 
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
@@ -49,8 +49,8 @@ impl Cmd {
         self
     }
 
-    pub(crate) fn folder(mut self, folder: &Path) -> Self {
-        self.folder = Some(folder.to_owned());
+    pub(crate) fn directory(mut self, directory: &Path) -> Self {
+        self.directory = Some(directory.to_owned());
         self
     }
 
@@ -90,8 +90,8 @@ impl Cmd {
         leave_out_cargo_s(&mut command);
         command.args(&self.args).env("LC_ALL", "C");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        if let Some(folder) = &self.folder {
-            command.current_dir(folder);
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
         }
         command
     }
@@ -117,7 +117,7 @@ pub(crate) fn leave_out_cargo_s(command: &mut Command) {
     }
 }
 
-/// The file that `program` names: as given, in PATH, or in a folder of administration programs.
+/// The file that `program` names: as given, in PATH, or in a directory of administration programs.
 pub(crate) fn find_program(program: &OsStr) -> Option<PathBuf> {
     let given = Path::new(program);
     if given.components().count() > 1 {
@@ -125,7 +125,10 @@ pub(crate) fn find_program(program: &OsStr) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let admin = ADMIN_FOLDERS.iter().map(PathBuf::from);
-    std::env::split_paths(&path).chain(admin).map(|folder| folder.join(given)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .chain(admin)
+        .map(|directory| directory.join(given))
+        .find(|file| file.is_file())
 }
 
 /// The last lines of both streams.
@@ -142,8 +145,8 @@ mod tests {
 
     #[test]
     fn a_failure_names_command_status_and_last_words() {
-        let error = Cmd::new("ls").arg("/no such folder").run().unwrap_err().to_string();
-        assert!(error.starts_with("ls /no such folder: exit status: 2"), "{error}");
+        let error = Cmd::new("ls").arg("/no such directory").run().unwrap_err().to_string();
+        assert!(error.starts_with("ls /no such directory: exit status: 2"), "{error}");
         assert!(error.contains("No such file or directory"), "{error}");
     }
 

@@ -128,7 +128,7 @@ impl<'a> Inputs<'a> {
         Ok(entry.join(UPSTREAM))
     }
 
-    /// The packages' files, each in a folder of its own.
+    /// The packages' files, each in a directory of its own.
     pub(crate) fn unpack(&mut self, packages: &[Package]) -> Result<BTreeMap<String, PathBuf>> {
         let wanted: Vec<&Package> =
             packages.iter().filter(|package| !self.cache.has("unpacked", &unpack_key(package))).collect();
@@ -150,15 +150,17 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    fn keep(&self, package: &Package, folder: &Path) -> Result<()> {
-        self.cache.entry("deb", &deb_key(package), |entry| apt_root::take(package, folder, entry)).map(drop)
+    fn keep(&self, package: &Package, directory: &Path) -> Result<()> {
+        self.cache
+            .entry("deb", &deb_key(package), |entry| apt_root::take(package, directory, entry))
+            .map(drop)
     }
 
     fn unpacked(&mut self, package: &Package) -> Result<PathBuf> {
         let (cache, apt) = (self.cache, &mut self.apt);
         cache.entry("unpacked", &unpack_key(package), |entry| {
             // Fetched above, unless the file in the cache has just been found damaged.
-            let deb = cache.entry("deb", &deb_key(package), |folder| apt.fetch_one(package, folder))?;
+            let deb = cache.entry("deb", &deb_key(package), |directory| apt.fetch_one(package, directory))?;
             step(&format!("unpack {} {}", package.name, package.version), || {
                 Cmd::new("dpkg-deb").arg("-x").arg(deb.join("package.deb")).arg(entry).run()
             })

@@ -34,14 +34,14 @@ pub(crate) struct Kernel {
     pub(crate) vmlinuz: PathBuf,
     /// The `.config` that it was built with.
     pub(crate) config: PathBuf,
-    /// The folder of the release with its modules, compressed or not.
+    /// The directory of the release with its modules, compressed or not.
     pub(crate) modules: PathBuf,
     /// Names exactly this kernel in cache keys.
     pub(crate) identity: String,
     /// For the bill of materials.
     pub(crate) packages: Vec<Package>,
-    /// Folders of the unpacked packages, where their copyright files lie.
-    pub(crate) folders: Vec<PathBuf>,
+    /// Directories of the unpacked packages, where their copyright files lie.
+    pub(crate) directories: Vec<PathBuf>,
 }
 
 /// A source of kernels.
@@ -101,7 +101,7 @@ fn plain_name(path: &str) -> &str {
 }
 
 /// `lib/modules/<release>` of a tree, wherever the tree keeps it.
-fn release_folder(tree: &Path, release: &str) -> PathBuf {
+fn release_directory(tree: &Path, release: &str) -> PathBuf {
     let merged = tree.join("usr/lib/modules").join(release);
     if merged.is_dir() { merged } else { tree.join("lib/modules").join(release) }
 }

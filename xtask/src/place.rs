@@ -1,4 +1,4 @@
-//! Where things lie: the repository, its build folder, the cache.
+//! Where things lie: the repository, its build directory, the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 
 use crate::target::Architecture;
 
-/// The folder of what is built; those for other machines and kernels are `billet-KIND`.
+/// The directory of what is built; those for other machines and kernels are `billet-KIND`.
 const NAME: &str = "billet";
 
-/// The repository's root: the folder above xtask's own.
+/// The repository's root: the directory above xtask's own.
 pub(crate) fn repository() -> PathBuf {
     // Cargo sets the variable for `cargo run`; the constant serves a binary that is started by hand.
     let own = std::env::var_os("CARGO_MANIFEST_DIR")
@@ -19,10 +19,10 @@ pub(crate) fn repository() -> PathBuf {
     own.parent().map_or_else(|| own.clone(), Path::to_path_buf)
 }
 
-/// Cargo's target folder.
+/// Cargo's target directory.
 pub(crate) fn target() -> PathBuf {
     let root = repository();
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |directory| root.join(directory))
 }
 
 /// What `build` makes.
@@ -62,19 +62,19 @@ pub(crate) fn all_artefacts() -> Result<Vec<PathBuf>> {
 }
 
 /// Files and state of a VM that `run` started.
-pub(crate) fn run_folder() -> PathBuf {
+pub(crate) fn run_directory() -> PathBuf {
     target().join("run")
 }
 
 /// The cluster that `cluster` makes.
-pub(crate) fn cluster_folder() -> PathBuf {
+pub(crate) fn cluster_directory() -> PathBuf {
     target().join("cluster")
 }
 
 /// The cache that all checkouts of this user share.
 pub(crate) fn cache() -> Result<PathBuf> {
     let base = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
-        Some(folder) => PathBuf::from(folder),
+        Some(directory) => PathBuf::from(directory),
         None => {
             let home = std::env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?;
             PathBuf::from(home).join(".cache")

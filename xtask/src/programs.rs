@@ -1,4 +1,4 @@
-//! Our own programs, compiled for an image: small, and the same bytes whatever folder they are compiled in.
+//! Our own programs, compiled for an image: small, and the same bytes whatever directory they are compiled in.
 //!
 //! Owns: cargo's flags for that. Paths of this machine are mapped to fixed names.
 //! Does not: decide what is linked; the crates do, and `tidy` checks init's binary.
@@ -97,7 +97,7 @@ pub(crate) fn dev_billetctl() -> Result<PathBuf> {
 }
 
 fn cargo() -> Cmd {
-    Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).folder(&place::repository())
+    Cmd::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).directory(&place::repository())
 }
 
 /// Runs it with its output here.
@@ -136,7 +136,7 @@ fn rust_flags(architecture: Architecture) -> Result<OsString> {
     if architecture == Architecture::Amd64 {
         flags.push(PACKED_RELOCATIONS.into());
     }
-    for (from, to) in mapped_folders()? {
+    for (from, to) in mapped_directories()? {
         let mut flag = OsString::from("--remap-path-prefix=");
         flag.push(from);
         flag.push(format!("={to}"));
@@ -145,11 +145,11 @@ fn rust_flags(architecture: Architecture) -> Result<OsString> {
     Ok(flags.join(FLAG_SEPARATOR.as_ref()))
 }
 
-/// For the C and assembly parts of crates, quoted as for a shell: a folder's name may hold blanks.
+/// For the C and assembly parts of crates, quoted as for a shell: a directory's name may hold blanks.
 fn c_flags() -> String {
-    let folders = mapped_folders().unwrap_or_default();
+    let directories = mapped_directories().unwrap_or_default();
     let flags =
-        folders.iter().map(|(from, to)| quoted(&format!("-ffile-prefix-map={}={to}", from.display())));
+        directories.iter().map(|(from, to)| quoted(&format!("-ffile-prefix-map={}={to}", from.display())));
     flags.collect::<Vec<_>>().join(" ")
 }
 
@@ -157,16 +157,16 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Folders whose paths the compilers would write into a binary; later ones go first where both fit.
-fn mapped_folders() -> Result<Vec<(PathBuf, &'static str)>> {
-    let mut folders = vec![(place::repository(), "/billet"), (place::target(), "/billet/target")];
-    // The folder below holds one folder for each registry, named after its address.
+/// Directories whose paths the compilers would write into a binary; later ones go first where both fit.
+fn mapped_directories() -> Result<Vec<(PathBuf, &'static str)>> {
+    let mut directories = vec![(place::repository(), "/billet"), (place::target(), "/billet/target")];
+    // The directory below holds one directory for each registry, named after its address.
     let crates = cargo_home()?.join("registry/src");
     for item in std::fs::read_dir(&crates).with_context(|| format!("list {}", crates.display()))? {
-        folders.push((item.with_context(|| format!("list {}", crates.display()))?.path(), "/crates"));
+        directories.push((item.with_context(|| format!("list {}", crates.display()))?.path(), "/crates"));
     }
-    folders.sort();
-    Ok(folders)
+    directories.sort();
+    Ok(directories)
 }
 
 fn cargo_home() -> Result<PathBuf> {

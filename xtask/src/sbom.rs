@@ -32,20 +32,24 @@ pub(crate) struct Component {
 }
 
 /// Debian packages with the licences that their copyright files name.
-pub(crate) fn debian(packages: &[Package], folders: &BTreeMap<String, PathBuf>) -> Result<Vec<Component>> {
+pub(crate) fn debian(
+    packages: &[Package],
+    directories: &BTreeMap<String, PathBuf>,
+) -> Result<Vec<Component>> {
     packages
         .iter()
         .map(|package| {
-            let folder =
-                folders.get(&package.name).with_context(|| format!("{} was not unpacked", package.name))?;
-            Ok(debian_one(package, folder))
+            let directory = directories
+                .get(&package.name)
+                .with_context(|| format!("{} was not unpacked", package.name))?;
+            Ok(debian_one(package, directory))
         })
         .collect()
 }
 
-fn debian_one(package: &Package, folder: &Path) -> Component {
-    let copyright = folder.join("usr/share/doc").join(&package.name).join("copyright");
-    // A package may lend the folder of another one (a link): then its licence is not known here.
+fn debian_one(package: &Package, directory: &Path) -> Component {
+    let copyright = directory.join("usr/share/doc").join(&package.name).join("copyright");
+    // A package may lend the directory of another one (a link): then its licence is not known here.
     let text = std::fs::read(&copyright).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let version = package.version.replace('+', "%2B").replace(':', "%3A");
     Component {

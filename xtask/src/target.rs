@@ -1,6 +1,6 @@
 //! What differs between the machines that images are built for.
 //!
-//! Owns: names: of the compiler's target, of folders and files in Debian's packages, of the serial console.
+//! Owns: names: of the compiler's target, of directories and files in Debian's packages, of the serial console.
 //! Does not: know how anything is compiled for them; [`crate::programs`] and [`crate::toolchain`] do.
 
 pub(crate) use ondisk::Architecture;

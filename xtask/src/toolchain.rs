@@ -138,7 +138,7 @@ fn compiler(inputs: &mut Inputs<'_>) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// A folder over what is there, links as links.
+/// A directory over what is there, links as links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
     Cmd::new("cp").arg("-a").arg("--reflink=auto").arg(from.join(".")).arg(to).run()

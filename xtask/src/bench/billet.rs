@@ -71,10 +71,10 @@ pub(super) struct Config {
 }
 
 impl Config {
-    pub(super) fn make(folder: &Path) -> Result<Self> {
+    pub(super) fn make(directory: &Path) -> Result<Self> {
         let secrets = Secrets::generate().context("make keys")?;
         let config = secrets.machine_config(&request(0), config::MachineType::ControlPlane)?;
-        let volume = config_volume::write(&folder.join("config.img"), config.expose_secret())?;
+        let volume = config_volume::write(&directory.join("config.img"), config.expose_secret())?;
         Ok(Self { secrets, volume })
     }
 
@@ -83,8 +83,8 @@ impl Config {
     }
 
     /// billetctl for the node behind that port of this host.
-    pub(super) fn client(&self, folder: &Path, port: u16) -> Result<Billetctl> {
-        let path = folder.join("talosconfig");
+    pub(super) fn client(&self, directory: &Path, port: u16) -> Result<Billetctl> {
+        let path = directory.join("talosconfig");
         let lifetime = api::pki::Lifetime::from_now(api::pki::CA_LIFETIME);
         self.secrets.talosconfig(&request(port), Some(api::roles::Role::Admin), lifetime)?.save(&path)?;
         Ok(Billetctl::new(&path))
@@ -102,8 +102,8 @@ fn request(port: u16) -> Request {
     }
 }
 
-pub(crate) fn measure(artefacts: &Artefacts, folder: &Path, runs: u32) -> Result<BootCost> {
-    let config = Config::make(folder)?;
+pub(crate) fn measure(artefacts: &Artefacts, directory: &Path, runs: u32) -> Result<BootCost> {
+    let config = Config::make(directory)?;
     let root = place::repository();
     let guest = Guest {
         name: "billet".to_owned(),
@@ -113,15 +113,15 @@ pub(crate) fn measure(artefacts: &Artefacts, folder: &Path, runs: u32) -> Result
         drives: vec![config.volume.clone()],
         ready: READY_LINE,
     };
-    let cost = measure::cost(&guest, folder, runs)?;
-    let timeline = step("boot billet and ask for its timeline", || timeline(&guest, &config, folder))?;
+    let cost = measure::cost(&guest, directory, runs)?;
+    let timeline = step("boot billet and ask for its timeline", || timeline(&guest, &config, directory))?;
     let split = split(&cost.executed, cost.traced, &timeline)?;
     Ok(BootCost { cost, split, timeline })
 }
 
-fn timeline(guest: &Guest, config: &Config, folder: &Path) -> Result<Vec<Bar>> {
-    let booted = guest.boot(folder, Some(API_PORT))?;
-    let client = config.client(folder, booted.port()?)?;
+fn timeline(guest: &Guest, config: &Config, directory: &Path) -> Result<Vec<Bar>> {
+    let booted = guest.boot(directory, Some(API_PORT))?;
+    let client = config.client(directory, booted.port()?)?;
     let text = answer(&client, &["boot", "-o", "json"])?;
     let mut bars: Vec<Bar> = serde_json::from_str(&text).context("parse the boot timeline")?;
     bars.sort_by_key(|bar| bar.start_ns);

@@ -72,7 +72,7 @@ fn xtask(clone: &Path, work: &Path, words: &[&str]) -> Cmd {
         .args(words)
         .env("XDG_CACHE_HOME", work.join("cache"))
         .env("CARGO_TARGET_DIR", clone.join("target"))
-        .folder(clone)
+        .directory(clone)
 }
 
 impl Cost {

@@ -120,7 +120,7 @@ impl Clients<'_> {
 
 fn cluster(client: &Path, artefacts: &Artefacts, state: &Path, rounds: u32) -> Result<Cost> {
     let [release, ..] = &RELEASES;
-    fs::create_dir_all(place::cluster_folder()).context("create a folder for the registry")?;
+    fs::create_dir_all(place::cluster_directory()).context("create a directory for the registry")?;
     let served = registry::start(release, HOST)?;
     let mirror = format!("*=http://{}", served.address);
     let count = NODES.to_string();

@@ -15,8 +15,8 @@ const DOCUMENT: &str = "docs/benchmarks.md";
 const END: &str = "<!-- end of what is written -->";
 
 /// Writes the figures with all their digits as `<name>.json`.
-pub(crate) fn keep(folder: &Path, name: &str, figures: &Value) -> Result<()> {
-    let path = folder.join(format!("{name}.json"));
+pub(crate) fn keep(directory: &Path, name: &str, figures: &Value) -> Result<()> {
+    let path = directory.join(format!("{name}.json"));
     let text = serde_json::to_string_pretty(figures).context("serialise the report")?;
     std::fs::write(&path, text + "\n").with_context(|| format!("write {}", path.display()))?;
     note(&format!("written: {}", path.display()));
@@ -40,7 +40,7 @@ pub(crate) fn today() -> Result<String> {
 
 /// The short hash of what is checked out.
 pub(crate) fn commit() -> Result<String> {
-    let command = Cmd::new("git").args(["rev-parse", "--short", "HEAD"]).folder(&place::repository());
+    let command = Cmd::new("git").args(["rev-parse", "--short", "HEAD"]).directory(&place::repository());
     Ok(command.read()?.trim().to_owned())
 }
 

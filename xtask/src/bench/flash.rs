@@ -54,20 +54,20 @@ struct Cost {
     bmaptool: Duration,
 }
 
-pub(super) fn measure(artefacts: &Artefacts, folder: &Path) -> Result<()> {
-    let cost = step("write an image to a file, with dd and with bmaptool", || cost(artefacts, folder))?;
-    document::keep(folder, "flash", &cost.json())?;
+pub(super) fn measure(artefacts: &Artefacts, directory: &Path) -> Result<()> {
+    let cost = step("write an image to a file, with dd and with bmaptool", || cost(artefacts, directory))?;
+    document::keep(directory, "flash", &cost.json())?;
     document::write("flash", &cost.table(&document::today()?))
 }
 
-fn cost(artefacts: &Artefacts, folder: &Path) -> Result<Cost> {
-    let work = tempfile::tempdir_in(folder).context("create a folder for the disks")?;
+fn cost(artefacts: &Artefacts, directory: &Path) -> Result<Cost> {
+    let work = tempfile::tempdir_in(directory).context("create a directory for the disks")?;
     let (path, dense) = (work.path().join("image"), work.path().join("dense"));
     noise(&path, MAPPED_BYTES / PIECE_BYTES, PIECE_BYTES, PIECE_BYTES)?;
     noise(&dense, 1, MAPPED_BYTES, 0)?;
     let image = Image::open_as_is(&path)?;
     let (image_bytes, mapped_bytes) = (image.bytes(), image.mapped_bytes());
-    ensure!(mapped_bytes == MAPPED_BYTES, "{} knows no holes: choose another disk", folder.display());
+    ensure!(mapped_bytes == MAPPED_BYTES, "{} knows no holes: choose another disk", directory.display());
     let target = |tool: &str| -> Result<PathBuf> {
         let path = work.path().join(tool);
         File::create(&path).and_then(|file| file.set_len(image_bytes)).context("create a target")?;
@@ -129,7 +129,7 @@ fn flashed(program: &Cmd, notes: &Path, image_bytes: u64) -> Result<(Duration, D
     Ok((written, whole))
 }
 
-/// What the only note in the folder says is on the disk: it comes after the last flush, before the reading back.
+/// What the only note in the directory says is on the disk: it comes after the last flush, before the reading back.
 fn noted_bytes(notes: &Path) -> Option<u64> {
     let found = std::fs::read_dir(notes).ok()?.flatten().map(|item| item.path());
     let mut found = found.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -260,12 +260,12 @@ mod tests {
     /// As `installer::flash` keeps it; a look may fall between two of them.
     #[test]
     fn the_note_of_flashing_is_understood() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(noted_bytes(&folder.path().join("none")), None);
-        let (image, target) = (folder.path().join("image"), folder.path().join("target"));
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(noted_bytes(&directory.path().join("none")), None);
+        let (image, target) = (directory.path().join("image"), directory.path().join("target"));
         std::fs::write(&image, vec![7; 3 << 20]).unwrap();
         std::fs::write(&target, vec![0; 3 << 20]).unwrap();
-        let (image, notes) = (Image::open_as_is(&image).unwrap(), folder.path().join("notes"));
+        let (image, notes) = (Image::open_as_is(&image).unwrap(), directory.path().join("notes"));
         let note = notes.join("flash-1.json");
         let mut device = Direct::open(&target, 512, false).unwrap();
         let (name, identity, note) = ("the target", "bench", Some(&*note));
@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn the_image_has_holes() {
-        let folder = tempfile::tempdir_in(place::target()).unwrap();
-        let path = folder.path().join("image");
+        let directory = tempfile::tempdir_in(place::target()).unwrap();
+        let path = directory.path().join("image");
         noise(&path, 3, 1 << 20, 1 << 20).unwrap();
         let image = Image::open_as_is(&path).unwrap();
         assert_eq!((image.bytes(), image.mapped_bytes()), (6 << 20, 3 << 20));

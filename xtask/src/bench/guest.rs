@@ -64,20 +64,21 @@ pub(crate) struct Booted {
 
 impl Guest {
     /// Boots without looking.
-    pub(crate) fn boot(&self, folder: &Path, forward: Option<u16>) -> Result<Booted> {
-        self.start(&self.command_line, &folder.join(format!("{}.log", self.name)), forward)
+    pub(crate) fn boot(&self, directory: &Path, forward: Option<u16>) -> Result<Booted> {
+        self.start(&self.command_line, &directory.join(format!("{}.log", self.name)), forward)
     }
 
     /// Boots with the scheduler's trace.
-    pub(crate) fn boot_traced(&self, folder: &Path) -> Result<Schedule> {
+    pub(crate) fn boot_traced(&self, directory: &Path) -> Result<Schedule> {
         let line = format!("{} {}", self.command_line, schedule::PARAMETERS);
-        let mut booted = self.start(&line, &folder.join(format!("{}-trace.log", self.name)), None)?;
+        let mut booted = self.start(&line, &directory.join(format!("{}-trace.log", self.name)), None)?;
         let dump = booted.dump_trace().with_context(|| format!("trace {}", self.name))?;
         Schedule::parse(&dump).with_context(|| format!("trace {}", self.name))
     }
 
     fn start(&self, command_line: &str, log: &Path, forward: Option<u16>) -> Result<Booted> {
-        let files = tempfile::Builder::new().prefix("billet-bench-").tempdir().context("create a folder")?;
+        let files =
+            tempfile::Builder::new().prefix("billet-bench-").tempdir().context("create a directory")?;
         std::fs::write(log, "").with_context(|| format!("empty {}", log.display()))?;
         let socket = files.path().join("qmp");
         let words = self.words(command_line, log, &socket, forward);

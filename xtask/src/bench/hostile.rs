@@ -41,23 +41,23 @@ struct Attack {
     grown_bytes: u64,
 }
 
-pub(super) fn measure(folder: &Path) -> Result<()> {
+pub(super) fn measure(directory: &Path) -> Result<()> {
     // Before the suites, which take their time: another commit may be checked out meanwhile.
     let commit = document::commit()?;
     step("play hostile clients", || {
         let words = ["test", "--package", "service-manager", "--features", "installer/image", "--lib"];
         let filter = ["hostile_tests", "--", "--test-threads=1", "--nocapture"];
-        let command = Cmd::new("cargo").args(words).args(filter).folder(&place::repository());
-        command.env("BILLET_LONG", "1").env("BILLET_BENCH", folder).run()
+        let command = Cmd::new("cargo").args(words).args(filter).directory(&place::repository());
+        command.env("BILLET_LONG", "1").env("BILLET_BENCH", directory).run()
     })?;
     step("play hostile clients against a machine", || {
         let words = ["test", "--package", "qemu-tests", "--test", "nodes", "--", "hostile::", "--nocapture"];
-        let command = Cmd::new("cargo").args(words).folder(&place::repository());
-        command.env("BILLET_LONG", "1").env("BILLET_BENCH", folder).run()
+        let command = Cmd::new("cargo").args(words).directory(&place::repository());
+        command.env("BILLET_LONG", "1").env("BILLET_BENCH", directory).run()
     })?;
     let mut tables = format!("Measured {} at commit {commit}.\n", document::today()?);
     for (name, what) in SUITES {
-        let path = folder.join(format!("hostile-{name}.json"));
+        let path = directory.join(format!("hostile-{name}.json"));
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let figures: Figures =
             serde_json::from_str(&text).with_context(|| format!("parse {}", path.display()))?;

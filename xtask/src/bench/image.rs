@@ -40,24 +40,24 @@ struct Cost {
     customise: Duration,
 }
 
-pub(super) fn measure(artefacts: &Artefacts, folder: &Path) -> Result<()> {
-    let cost = step("make images", || cost(artefacts, folder))?;
-    document::keep(folder, "image", &cost.json())?;
+pub(super) fn measure(artefacts: &Artefacts, directory: &Path) -> Result<()> {
+    let cost = step("make images", || cost(artefacts, directory))?;
+    document::keep(directory, "image", &cost.json())?;
     document::write("image", &cost.table(&document::today()?))
 }
 
-fn cost(artefacts: &Artefacts, folder: &Path) -> Result<Cost> {
-    let work = tempfile::tempdir_in(folder).context("create a folder for images")?;
+fn cost(artefacts: &Artefacts, directory: &Path) -> Result<Cost> {
+    let work = tempfile::tempdir_in(directory).context("create a directory for images")?;
     let files = work.path().join("files");
-    std::fs::create_dir(&files).context("create a folder")?;
+    std::fs::create_dir(&files).context("create a directory")?;
     std::fs::write(files.join("noise"), noise()).context("write files to add")?;
     let addition = Addition { from: From::Folder(files), to: "/opt/bench".to_owned() };
     let profile = Profile { additions: vec![addition], ..Profile::default() };
     let parts = place::repository().join(&artefacts.production.installer);
-    let folder_of_round = || tempfile::tempdir_in(work.path()).context("create a folder for a round");
+    let directory_of_round = || tempfile::tempdir_in(work.path()).context("create a directory for a round");
     let (mut builds, mut customisations) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let (round, again) = (folder_of_round()?, folder_of_round()?);
+        let (round, again) = (directory_of_round()?, directory_of_round()?);
         let began = Instant::now();
         let source = Source::open(&parts, round.path())?;
         Kind::Disk.build(&source, 512, &round.path().join("disk"), &mut installer::silent)?;

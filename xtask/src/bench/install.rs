@@ -45,9 +45,9 @@ struct Cost {
     plain_ns: u64,
 }
 
-pub(crate) fn measure(folder: &Path) -> Result<()> {
+pub(crate) fn measure(directory: &Path) -> Result<()> {
     let cost = step("install to a disk, and write as much to another", install)?;
-    document::keep(folder, "install", &cost.json())?;
+    document::keep(directory, "install", &cost.json())?;
     document::write("install", &cost.table(&document::today()?, &document::qemu_version()?))
 }
 

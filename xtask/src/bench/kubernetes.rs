@@ -46,9 +46,9 @@ struct Cost {
     own: f64,
 }
 
-pub(super) fn measure(artefacts: &Artefacts, folder: &Path) -> Result<()> {
+pub(super) fn measure(artefacts: &Artefacts, directory: &Path) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "nodes that are containers need root: run this as root");
-    let state = folder.join("kubernetes");
+    let state = directory.join("kubernetes");
     let _ = fs::remove_dir_all(&state);
     let client = place::repository().join(&artefacts.billetctl);
     let run = || cluster(&client, artefacts, &state);
@@ -58,13 +58,13 @@ pub(super) fn measure(artefacts: &Artefacts, folder: &Path) -> Result<()> {
     let stopped = registry::end();
     let cost = cost?;
     ended.and(stopped)?;
-    document::keep(folder, "kubernetes", &cost.json())?;
+    document::keep(directory, "kubernetes", &cost.json())?;
     document::write("kubernetes", &cost.table(&document::today()?))
 }
 
 fn cluster(client: &Path, artefacts: &Artefacts, state: &Path) -> Result<Cost> {
     let [release, ..] = &RELEASES;
-    fs::create_dir_all(place::cluster_folder()).context("create a folder for the registry")?;
+    fs::create_dir_all(place::cluster_directory()).context("create a directory for the registry")?;
     let served = registry::start(release, HOST)?;
     let kubeconfig = state.join("kubeconfig");
     let mirror = format!("*=http://{}", served.address);

@@ -65,17 +65,17 @@ struct Case {
     most_kib: u64,
 }
 
-pub(super) fn measure(folder: &Path) -> Result<()> {
+pub(super) fn measure(directory: &Path) -> Result<()> {
     let opener = step("build the opener as an image has it", opener)?;
-    let work = tempfile::tempdir_in(folder).context("create a folder for the volumes")?;
+    let work = tempfile::tempdir_in(directory).context("create a directory for the volumes")?;
     let mut cases = Vec::new();
     for (name, memory_kib, words) in CASES {
         cases.push(step(name, || case(&opener, work.path(), name, memory_kib, words))?);
     }
     let mapping =
-        step("open and read in a virtual machine", || mapping::measure(&opener, folder, work.path()))?;
+        step("open and read in a virtual machine", || mapping::measure(&opener, directory, work.path()))?;
     let figures: Vec<Value> = cases.iter().map(Case::json).chain(mapping.json()).collect();
-    document::keep(folder, "luks", &json!(figures))?;
+    document::keep(directory, "luks", &json!(figures))?;
     document::write("luks", &table(&cases, &mapping, &document::today()?))
 }
 
@@ -88,8 +88,14 @@ fn opener() -> Result<PathBuf> {
     Ok(path)
 }
 
-fn case(opener: &Path, folder: &Path, name: &'static str, memory_kib: u64, words: &[&str]) -> Result<Case> {
-    let volume = folder.join("volume");
+fn case(
+    opener: &Path,
+    directory: &Path,
+    name: &'static str,
+    memory_kib: u64,
+    words: &[&str],
+) -> Result<Case> {
+    let volume = directory.join("volume");
     formatted(&volume, FILE_BYTES, words)?;
     let (mut theirs, mut ours, mut most_kib) = (Vec::new(), Vec::new(), 0);
     for _ in 0..ROUNDS {

@@ -32,14 +32,15 @@ pub(crate) struct Cost {
 }
 
 /// Boots `runs` times plainly and once traced.
-pub(crate) fn cost(guest: &Guest, folder: &Path, runs: u32) -> Result<Cost> {
+pub(crate) fn cost(guest: &Guest, directory: &Path, runs: u32) -> Result<Cost> {
     let mut times = Vec::new();
     for run in 1..=runs {
-        let booted = step(&format!("boot {}, run {run} of {runs}", guest.name), || guest.boot(folder, None))?;
+        let booted =
+            step(&format!("boot {}, run {run} of {runs}", guest.name), || guest.boot(directory, None))?;
         times.push(booted.ready_ns.saturating_sub(booted.start_ns));
     }
     let schedule =
-        step(&format!("boot {} with the scheduler's trace", guest.name), || guest.boot_traced(folder))?;
+        step(&format!("boot {} with the scheduler's trace", guest.name), || guest.boot_traced(directory))?;
     with_trace(guest, times, &schedule)
 }
 

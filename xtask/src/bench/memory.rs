@@ -38,8 +38,8 @@ struct Row {
 }
 
 /// KiB by process.
-pub(crate) fn measure(artefacts: &Artefacts, folder: &Path) -> Result<BTreeMap<String, u64>> {
-    let config = Config::make(folder)?;
+pub(crate) fn measure(artefacts: &Artefacts, directory: &Path) -> Result<BTreeMap<String, u64>> {
+    let config = Config::make(directory)?;
     let root = place::repository();
     let initramfs = root.join(&artefacts.production.initramfs_full);
     step("boot billet and look at its memory", || {
@@ -48,10 +48,10 @@ pub(crate) fn measure(artefacts: &Artefacts, folder: &Path) -> Result<BTreeMap<S
             .drive(Drive::new(config.volume(), Bus::Virtio))
             .forward(API_PORT)
             .unlimited()
-            .log_dir(&folder.join("memory"))
+            .log_dir(&directory.join("memory"))
             .start()?;
         vm.expect(READY_LINE, BOOT_LIMIT)?;
-        settled(&config.client(folder, vm.port(API_PORT)?)?)
+        settled(&config.client(directory, vm.port(API_PORT)?)?)
     })
 }
 

@@ -35,11 +35,11 @@ pub(crate) struct Parts<'a> {
     modules: InstalledModules,
     probe: PathBuf,
     /// Where their initramfs are written.
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl<'a> Parts<'a> {
-    pub(crate) fn collect(cache: &'a Cache, kernel: &'a Kernel, folder: &Path) -> Result<Self> {
+    pub(crate) fn collect(cache: &'a Cache, kernel: &'a Kernel, directory: &Path) -> Result<Self> {
         let list = place::repository().join("xtask/src/bench/peers/modules.toml");
         let modules = kernel::modules(cache, kernel, &kernel::module_set(&list, Architecture::Amd64)?)?;
         Ok(Self {
@@ -47,7 +47,7 @@ impl<'a> Parts<'a> {
             kernel,
             modules,
             probe: programs::compile(&PROBE, &Toolchain::own())?,
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
         })
     }
 
@@ -68,7 +68,7 @@ impl<'a> Parts<'a> {
 
     /// One uncompressed segment: unpacking it costs little and comes before init.
     fn guest(&self, name: &str, files: &Tree, command_line: &str, ready: &'static str) -> Result<Guest> {
-        let path = self.folder.join(format!("{name}.initramfs"));
+        let path = self.directory.join(format!("{name}.initramfs"));
         let segment = initramfs::segment(files).with_context(|| format!("initramfs of {name}"))?;
         initramfs::write(&path, &[&segment]).with_context(|| format!("initramfs of {name}"))?;
         Ok(Guest {
@@ -83,11 +83,11 @@ impl<'a> Parts<'a> {
 
     /// A module file of the set by its name.
     fn module(&self, name: &str) -> Result<PathBuf> {
-        let text = read(&self.modules.folder.join("modules.dep"))?;
+        let text = read(&self.modules.directory.join("modules.dep"))?;
         let end = format!("/{name}.ko");
         let mut paths = text.lines().filter_map(|line| Some(line.split_once(':')?.0));
         let path = paths.find(|path| path.ends_with(&end)).with_context(|| format!("no module {name}"))?;
-        Ok(self.modules.folder.join(path))
+        Ok(self.modules.directory.join(path))
     }
 }
 

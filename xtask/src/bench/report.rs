@@ -40,9 +40,9 @@ struct Sizes {
 
 impl Report<'_> {
     /// Writes both forms and prints the table.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+    pub(crate) fn write(&self, directory: &Path) -> Result<()> {
         let sizes = self.sizes()?;
-        document::keep(folder, "boot", &self.json(&sizes))?;
+        document::keep(directory, "boot", &self.json(&sizes))?;
         let table = table::markdown(self, &sizes, &document::today()?, &document::qemu_version()?);
         document::write("boot", &table)
     }

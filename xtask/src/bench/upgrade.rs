@@ -50,9 +50,9 @@ struct Cost {
     shared: u64,
 }
 
-pub(crate) fn measure(folder: &Path) -> Result<()> {
+pub(crate) fn measure(directory: &Path) -> Result<()> {
     let cost = step("upgrade a node and watch its disk and its memory", upgrade)?;
-    document::keep(folder, "upgrade", &cost.json())?;
+    document::keep(directory, "upgrade", &cost.json())?;
     document::write("upgrade", &cost.table(&document::today()?, &document::qemu_version()?))
 }
 

@@ -73,8 +73,8 @@ impl Artefacts {
     }
 
     /// What the last build made in that directory.
-    pub(crate) fn read_from(folder: &Path) -> Result<Self> {
-        let path = folder.join("build.json");
+    pub(crate) fn read_from(directory: &Path) -> Result<Self> {
+        let path = directory.join("build.json");
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("parse {}", path.display()))
     }

@@ -35,8 +35,8 @@ pub(super) fn parts(
     architecture: Architecture,
 ) -> Result<BootParts> {
     let kernel = &materials.kernel;
-    let base = kernel::modules(cache, kernel, &sets.initramfs)?.folder;
-    let whole = kernel::modules(cache, kernel, &sets.network)?.folder;
+    let base = kernel::modules(cache, kernel, &sets.initramfs)?.directory;
+    let whole = kernel::modules(cache, kernel, &sets.network)?.directory;
     let load_list = sets.initramfs.load_list(&ModuleIndex::of(cache, kernel)?.get());
     let modules = image::initramfs::modules(&kernel.release, &base, &load_list)?;
     let network = image::initramfs::network(&kernel.release, &base, &whole)?;
@@ -144,10 +144,10 @@ impl<'a> Images<'a> {
 fn compressed(cache: &Cache, name: &str, tree: &Tree, writers: &str) -> Result<Vec<u8>> {
     let key = KeyBuilder::new("initramfs segment 1").part(writers);
     let key = image::paths::identify(tree, key)?.finish();
-    let entry = cache.entry("segment", &key, |folder| {
+    let entry = cache.entry("segment", &key, |directory| {
         step(&format!("compress initramfs segment {name}"), || {
             let segment = initramfs::compressed_segment(tree, initramfs::ZSTD_LEVEL)?;
-            std::fs::write(folder.join("segment"), segment).context("write the segment")
+            std::fs::write(directory.join("segment"), segment).context("write the segment")
         })
     })?;
     read(&entry.join("segment"))

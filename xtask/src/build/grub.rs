@@ -59,21 +59,21 @@ pub(super) fn packages() -> Vec<&'static str> {
     [PACKAGE, TOOLS, C_LIBRARY].into_iter().chain(LIBRARIES).collect()
 }
 
-/// The images, made of these packages, which are unpacked in these folders.
+/// The images, made of these packages, which are unpacked in these directories.
 pub(super) fn parts(
     cache: &Cache,
     packages: &[Package],
-    folders: &BTreeMap<String, PathBuf>,
+    directories: &BTreeMap<String, PathBuf>,
 ) -> Result<Parts> {
-    let folder = |name: &str| folders.get(name).with_context(|| format!("{name} was not unpacked"));
-    let images = folder(PACKAGE)?.join("usr/lib/grub/i386-pc");
+    let directory = |name: &str| directories.get(name).with_context(|| format!("{name} was not unpacked"));
+    let images = directory(PACKAGE)?.join("usr/lib/grub/i386-pc");
     let mut key = KeyBuilder::new("grub core image 1").part(PREFIX);
     for package in packages {
         key = key.part(&package.sha256);
     }
     let key = MODULES.iter().fold(key, |key, module| key.part(module)).finish();
     let entry = cache.entry("grub", &key, |entry| {
-        step("make GRUB's core image", || make(&folder, &images, &entry.join("core.img")))
+        step("make GRUB's core image", || make(&directory, &images, &entry.join("core.img")))
     })?;
     let read = |path: PathBuf| std::fs::read(&path).with_context(|| format!("read {}", path.display()));
     let parts = Parts { boot: read(images.join("boot.img"))?, core: read(entry.join("core.img"))? };
@@ -82,17 +82,17 @@ pub(super) fn parts(
     Ok(parts)
 }
 
-fn make<'f>(folder: &impl Fn(&str) -> Result<&'f PathBuf>, images: &Path, output: &Path) -> Result<()> {
-    let mut path = folder(C_LIBRARY)?.join("usr/lib/x86_64-linux-gnu").into_os_string();
+fn make<'f>(directory: &impl Fn(&str) -> Result<&'f PathBuf>, images: &Path, output: &Path) -> Result<()> {
+    let mut path = directory(C_LIBRARY)?.join("usr/lib/x86_64-linux-gnu").into_os_string();
     for name in LIBRARIES {
         path.push(":");
-        path.push(folder(name)?.join("usr/lib/x86_64-linux-gnu"));
+        path.push(directory(name)?.join("usr/lib/x86_64-linux-gnu"));
     }
-    let loader = folder(C_LIBRARY)?.join("usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2");
+    let loader = directory(C_LIBRARY)?.join("usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2");
     Cmd::new(loader)
         .arg("--library-path")
         .arg(path)
-        .arg(folder(TOOLS)?.join("usr/bin/grub-mkimage"))
+        .arg(directory(TOOLS)?.join("usr/bin/grub-mkimage"))
         .args(["--format", "i386-pc", "--prefix", PREFIX, "--directory"])
         .arg(images)
         .arg("--output")

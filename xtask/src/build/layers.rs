@@ -53,13 +53,13 @@ impl<'a> LayerStore<'a> {
         Ok(Self { cache, output, writers: writers()? })
     }
 
-    /// The layer of a tree; its file lies in the folder of layers afterwards.
+    /// The layer of a tree; its file lies in the directory of layers afterwards.
     pub(super) fn layer(&self, tree: &Tree, spec: &Spec<'_>) -> Result<Layer> {
         let key = KeyBuilder::new("layer 2").part(&self.writers).part(spec.name).part(spec.version);
         let key = key.part(spec.kernel_release.unwrap_or_default()).part(spec.zstd_level.to_string());
         let key = identify(tree, key)?.finish();
-        let entry = self.cache.entry("layer", &key, |folder| {
-            step(&format!("squash layer {}", spec.name), || squash(tree, spec, folder))
+        let entry = self.cache.entry("layer", &key, |directory| {
+            step(&format!("squash layer {}", spec.name), || squash(tree, spec, directory))
         })?;
         let path = entry.join(DESCRIPTION);
         let text = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
@@ -70,10 +70,10 @@ impl<'a> LayerStore<'a> {
     }
 }
 
-fn squash(tree: &Tree, spec: &Spec<'_>, folder: &Path) -> Result<()> {
-    let layer = layer::build(tree, spec, folder, &mut installer::silent)?;
+fn squash(tree: &Tree, spec: &Spec<'_>, directory: &Path) -> Result<()> {
+    let layer = layer::build(tree, spec, directory, &mut installer::silent)?;
     let text = serde_json::to_vec_pretty(&layer).context("serialise the layer's description")?;
-    std::fs::write(folder.join(DESCRIPTION), text).context("write the layer's description")
+    std::fs::write(directory.join(DESCRIPTION), text).context("write the layer's description")
 }
 
 /// A text that changes with the code that writes layers and initramfs segments.

@@ -28,7 +28,7 @@ const EPOCH: u64 = 1_735_689_600;
 pub(super) struct Materials {
     list: FileList,
     packages: Vec<Package>,
-    folders: BTreeMap<String, PathBuf>,
+    directories: BTreeMap<String, PathBuf>,
     /// None for machines that all have UEFI.
     grub: Vec<Package>,
     pub(super) kernel: Kernel,
@@ -41,25 +41,25 @@ impl Materials {
         let mut inputs = Inputs::open_for(cache, freshness, architecture)?;
         let names: Vec<&str> = list.packages().into_iter().chain([BOOT_PACKAGE]).collect();
         let packages = inputs.resolve(&names)?;
-        let mut folders = inputs.unpack(&packages)?;
+        let mut directories = inputs.unpack(&packages)?;
         let grub = match architecture {
             Architecture::Amd64 => inputs.resolve(&grub::packages())?,
             Architecture::Arm64 => Vec::new(),
         };
-        folders.extend(inputs.unpack(&grub)?);
+        directories.extend(inputs.unpack(&grub)?);
         let kernel = Debian.kernel(&mut inputs)?;
         kernel::check(&kernel, architecture)?;
         let programs = [&programs::INIT, &programs::MACHINED];
         let programs = programs.map(|program| (program.package, program.features));
         let crates = sbom::compiled_in(&programs, architecture)?;
-        Ok(Self { list, packages, folders, grub, kernel, crates })
+        Ok(Self { list, packages, directories, grub, kernel, crates })
     }
 
     /// The tree of the base layer.
     pub(super) fn base(&self, machined: &Path, boot: &BootParts) -> Result<Tree> {
         base::assemble(&BaseParts {
             list: &self.list,
-            packages: &self.folders,
+            packages: &self.directories,
             overlay: &place::repository().join("rootfs-overlay"),
             machined,
             sbom: &self.document("base", &self.base_components()?)?,
@@ -70,16 +70,16 @@ impl Materials {
 
     /// A file of the package with the boot loader.
     pub(super) fn boot_file(&self, name: &str) -> Result<Vec<u8>> {
-        let folder =
-            self.folders.get(BOOT_PACKAGE).with_context(|| format!("{BOOT_PACKAGE} was not unpacked"))?;
-        let path = folder.join("usr/lib/systemd/boot/efi").join(name);
+        let directory =
+            self.directories.get(BOOT_PACKAGE).with_context(|| format!("{BOOT_PACKAGE} was not unpacked"))?;
+        let path = directory.join("usr/lib/systemd/boot/efi").join(name);
         std::fs::read(&path).with_context(|| format!("read {}", path.display()))
     }
 
     /// GRUB's images, where there are machines without UEFI.
     pub(super) fn grub(&self, cache: &Cache) -> Result<Option<Parts>> {
         let is_used = !self.grub.is_empty();
-        is_used.then(|| grub::parts(cache, &self.grub, &self.folders)).transpose()
+        is_used.then(|| grub::parts(cache, &self.grub, &self.directories)).transpose()
     }
 
     pub(super) fn kernel_sbom(&self) -> Result<String> {
@@ -93,17 +93,18 @@ impl Materials {
     }
 
     fn base_components(&self) -> Result<Vec<Component>> {
-        Ok([sbom::debian(&self.packages, &self.folders)?, self.crates.clone()].concat())
+        Ok([sbom::debian(&self.packages, &self.directories)?, self.crates.clone()].concat())
     }
 
     fn kernel_components(&self) -> Result<Vec<Component>> {
         let names = self.kernel.packages.iter().map(|package| package.name.clone());
-        let folders: BTreeMap<String, PathBuf> = names.zip(self.kernel.folders.iter().cloned()).collect();
-        let kernel = sbom::debian(&self.kernel.packages, &folders)?;
+        let directories: BTreeMap<String, PathBuf> =
+            names.zip(self.kernel.directories.iter().cloned()).collect();
+        let kernel = sbom::debian(&self.kernel.packages, &directories)?;
         // Of what makes GRUB's images only this one is in them.
         let images = self.grub.iter().filter(|package| package.name == grub::PACKAGE);
         let images: Vec<Package> = images.cloned().collect();
-        Ok([kernel, sbom::debian(&images, &self.folders)?].concat())
+        Ok([kernel, sbom::debian(&images, &self.directories)?].concat())
     }
 
     fn document(&self, name: &str, components: &[Component]) -> Result<String> {

@@ -1,4 +1,4 @@
-//! The folder of artefacts: written only where something changed, one build at a time.
+//! The directory of artefacts: written only where something changed, one build at a time.
 //!
 //! Owns: for an artefact that takes time, the key of its inputs in `.keys/<name>`.
 //! Does not: link into the cache; whoever breaks an artefact breaks that copy alone.
@@ -14,33 +14,33 @@ use crate::cache::{Key, KeyBuilder};
 use crate::step::note;
 
 pub(super) struct Output {
-    folder: PathBuf,
+    directory: PathBuf,
     /// A second build in the same checkout waits.
     _lock: File,
 }
 
 impl Output {
-    pub(super) fn open(folder: &Path) -> Result<Self> {
-        for part in [folder.join("layers"), folder.join(".keys")] {
+    pub(super) fn open(directory: &Path) -> Result<Self> {
+        for part in [directory.join("layers"), directory.join(".keys")] {
             fs::create_dir_all(&part).with_context(|| format!("create {}", part.display()))?;
         }
-        let path = folder.join(".lock");
+        let path = directory.join(".lock");
         let lock = File::create(&path).with_context(|| format!("create {}", path.display()))?;
         if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             note("waiting for another build in this checkout");
             rustix::fs::flock(&lock, FlockOperation::LockExclusive)
                 .with_context(|| format!("lock {}", path.display()))?;
         }
-        Ok(Self { folder: folder.to_owned(), _lock: lock })
+        Ok(Self { directory: directory.to_owned(), _lock: lock })
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.directory.join(name)
     }
 
     /// Where the layer files of all images lie.
     pub(super) fn layers(&self) -> PathBuf {
-        self.folder.join("layers")
+        self.directory.join("layers")
     }
 
     /// Makes an artefact unless it is there and was made from the same inputs.
@@ -51,7 +51,7 @@ impl Output {
         make: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<PathBuf> {
         let path = self.path(name);
-        let note = self.folder.join(".keys").join(name.replace('/', "-"));
+        let note = self.directory.join(".keys").join(name.replace('/', "-"));
         // A file that was touched since is not what its key says.
         let state = |path: &Path| stamp(path).map(|stamp| format!("{} {stamp}", key.short()));
         if path.is_file() && fs::read_to_string(&note).ok() == state(&path) {
@@ -85,7 +85,7 @@ impl Output {
             return Ok(path);
         }
         // Renamed into place: a reader sees the old content or the new one.
-        let fresh = self.folder.join(format!(".{name}.new"));
+        let fresh = self.directory.join(format!(".{name}.new"));
         fs::write(&fresh, bytes).with_context(|| format!("write {}", fresh.display()))?;
         fs::rename(&fresh, &path).with_context(|| format!("rename to {}", path.display()))?;
         Ok(path)
@@ -93,9 +93,9 @@ impl Output {
 
     /// Removes layer files that belong to none of these.
     pub(super) fn forget_other_layers(&self, layers: &[Layer]) -> Result<()> {
-        let folder = self.layers();
-        for item in fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
-            let path = item.with_context(|| format!("list {}", folder.display()))?.path();
+        let directory = self.layers();
+        for item in fs::read_dir(&directory).with_context(|| format!("list {}", directory.display()))? {
+            let path = item.with_context(|| format!("list {}", directory.display()))?.path();
             let known = layers.iter().any(|layer| path.ends_with(layer.file_name()));
             if !known {
                 fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn an_artefact_is_made_when_inputs_or_file_changed() {
-        let folder = tempfile::tempdir().unwrap();
-        let output = Output::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let output = Output::open(directory.path()).unwrap();
         let mut made = 0;
         let mut make = |text: &str| {
             output
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn an_artefact_that_failed_is_made_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let output = Output::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let output = Output::open(directory.path()).unwrap();
         let half = output.make("disk", &key("a"), |path| {
             fs::write(path, "half")?;
             anyhow::bail!("no space left")

@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// Limits in bytes: init 1.5 MB, initramfs 8 MB, base layer 90 MB, all in powers of ten.
 const LIMITS: [(&str, u64); 3] = [("init", 1_500_000), ("initramfs", 8_000_000), ("layer base", 90_000_000)];
 
-pub(super) fn print(artefacts: &Artefacts, folder: &Path) -> Result<()> {
+pub(super) fn print(artefacts: &Artefacts, directory: &Path) -> Result<()> {
     let root = place::repository();
     let image = &artefacts.production;
     let mut rows = vec![("init".to_owned(), &artefacts.init), ("machined".to_owned(), &artefacts.machined)];
@@ -20,7 +20,7 @@ pub(super) fn print(artefacts: &Artefacts, folder: &Path) -> Result<()> {
     rows.extend(image.layers.iter().map(|layer| (format!("layer {}", layer.name), &layer.file)));
     rows.push(("UKI".to_owned(), &image.uki));
     let (version, kernel) = (&artefacts.version, &artefacts.kernel_release);
-    println!("\nBillet {version}, kernel {kernel}, in {}", folder.display());
+    println!("\nBillet {version}, kernel {kernel}, in {}", directory.display());
     for (name, path) in rows {
         let path = root.join(path);
         let bytes = path.metadata().with_context(|| format!("inspect {}", path.display()))?.len();

@@ -1,7 +1,7 @@
 //! The checksum list of a cache entry: one line a file or link, sorted by path.
 //!
 //! A line is `data <sha256>`, `program <sha256>` (a file with an execute bit) or `link <target>`, a tab, and the
-//! path relative to the entry. Folders are not listed.
+//! path relative to the entry. Directories are not listed.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -81,9 +81,9 @@ fn list(entry: &Path) -> Result<String> {
     Ok(lines)
 }
 
-fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
-    for item in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
-        let item = item.with_context(|| format!("list {}", folder.display()))?;
+fn walk(directory: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
+    for item in fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))? {
+        let item = item.with_context(|| format!("list {}", directory.display()))?;
         if item.file_type().with_context(|| format!("inspect {}", item.path().display()))?.is_dir() {
             walk(&item.path(), paths)?;
         } else {

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::checksums::{file_digest, hex};
 
-/// Bytes of the hash that make the folder name: 128 bits.
+/// Bytes of the hash that make the directory name: 128 bits.
 const SHORT_DIGITS: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,10 @@ fn key(text: &str) -> Key {
     KeyBuilder::new("test 1").part(text).finish()
 }
 
-fn fill(folder: &Path) -> anyhow::Result<()> {
-    fs::create_dir(folder.join("sub"))?;
-    fs::write(folder.join("sub/data"), b"payload")?;
-    std::os::unix::fs::symlink("sub/data", folder.join("link"))?;
+fn fill(directory: &Path) -> anyhow::Result<()> {
+    fs::create_dir(directory.join("sub"))?;
+    fs::write(directory.join("sub/data"), b"payload")?;
+    std::os::unix::fs::symlink("sub/data", directory.join("link"))?;
     Ok(())
 }
 
@@ -22,9 +22,9 @@ fn makes(root: &Path) -> usize {
     let mut count = 0;
     let cache = Cache::open(root).unwrap();
     let entry = cache
-        .entry("thing", &key("a"), |folder| {
+        .entry("thing", &key("a"), |directory| {
             count += 1;
-            fill(folder)
+            fill(directory)
         })
         .unwrap();
     assert_eq!(fs::read(entry.join("sub/data")).unwrap(), b"payload");
@@ -64,8 +64,8 @@ fn every_kind_of_damage_is_found_and_repaired() {
 fn a_failed_make_leaves_no_entry() {
     let root = tempfile::tempdir().unwrap();
     let cache = Cache::open(root.path()).unwrap();
-    let error = cache.entry("thing", &key("a"), |folder| {
-        fill(folder)?;
+    let error = cache.entry("thing", &key("a"), |directory| {
+        fill(directory)?;
         anyhow::bail!("no space left")
     });
     assert!(format!("{:#}", error.unwrap_err()).ends_with("no space left"));
@@ -91,9 +91,9 @@ fn concurrent_runs_make_an_entry_once() {
         for _ in 0..8 {
             scope.spawn(|| {
                 let cache = Cache::open(root.path()).unwrap();
-                let entry = cache.entry("thing", &key("a"), |folder| {
+                let entry = cache.entry("thing", &key("a"), |directory| {
                     made.fetch_add(1, Ordering::SeqCst);
-                    fill(folder)
+                    fill(directory)
                 });
                 assert_eq!(fs::read(entry.unwrap().join("link")).unwrap(), b"payload");
             });

@@ -188,9 +188,9 @@ impl<'a> LayerBuilder<'a> {
     fn tools(&mut self) -> Result<Tree> {
         let list = FileList::read(&place::repository().join(TOOLS), Architecture::Amd64)?;
         let packages = self.inputs.resolve(&list.packages())?;
-        let folders = self.inputs.unpack(&packages)?;
-        let mut files = base::of_packages(&list, &folders)?;
-        base::add_libraries(&mut files, &list, &folders, target::libraries(Architecture::Amd64))
+        let directories = self.inputs.unpack(&packages)?;
+        let mut files = base::of_packages(&list, &directories)?;
+        base::add_libraries(&mut files, &list, &directories, target::libraries(Architecture::Amd64))
             .with_context(|| format!("libraries of {TOOLS}"))?;
         files.bytes("etc/passwd", 0o644, PASSWD)?;
         files.bytes("etc/group", 0o644, GROUP)?;

@@ -65,10 +65,14 @@ impl Toolchain {
         let key = KeyBuilder::new("go 1").part(self.identity()).finish();
         let name = format!("go-{}", self.version);
         let entry = cache.entry("go", &key, |entry| {
-            let folders = inputs.unpack(&self.packages)?;
+            let directories = inputs.unpack(&self.packages)?;
             step(&format!("put Go {} together", self.version), || {
-                for folder in folders.values() {
-                    Cmd::new("cp").args(["-a", "--reflink=auto"]).arg(folder.join("usr")).arg(entry).run()?;
+                for directory in directories.values() {
+                    Cmd::new("cp")
+                        .args(["-a", "--reflink=auto"])
+                        .arg(directory.join("usr"))
+                        .arg(entry)
+                        .run()?;
                 }
                 let share = entry.join("usr/share").join(&name);
                 NEVER_READ.iter().try_for_each(|part| remove(&share.join(part)))?;
@@ -80,8 +84,8 @@ impl Toolchain {
     }
 }
 
-fn remove(folder: &Path) -> Result<()> {
-    fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
+fn remove(directory: &Path) -> Result<()> {
+    fs::remove_dir_all(directory).with_context(|| format!("remove {}", directory.display()))
 }
 
 impl Go {
@@ -141,12 +145,12 @@ impl Go {
 
     /// A program that reads source in this GOPATH, started in `directory`.
     pub(super) fn run_in(&self, gopath: &Path, program: &Path, directory: &Path) -> Cmd {
-        let run = self.environment(Cmd::new(program).folder(directory));
+        let run = self.environment(Cmd::new(program).directory(directory));
         run.env("GO111MODULE", "off").env("GOPATH", gopath).env("GOFLAGS", "")
     }
 
-    fn command(&self, folder: &Path) -> Cmd {
-        self.environment(Cmd::new(self.program()).folder(folder))
+    fn command(&self, directory: &Path) -> Cmd {
+        self.environment(Cmd::new(self.program()).directory(directory))
     }
 
     fn program(&self) -> PathBuf {

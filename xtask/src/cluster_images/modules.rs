@@ -15,7 +15,7 @@ use crate::place;
 use crate::step::step;
 
 /// Where it lies in the repository.
-const FOLDER: &str = "xtask/kubernetes";
+const DIRECTORY: &str = "xtask/kubernetes";
 
 /// A module: `go.mod` and `go.sum` of one version, and sources that all versions share.
 pub(super) struct Module {
@@ -101,7 +101,7 @@ fn files(module: &Module) -> Vec<(&'static str, PathBuf)> {
 
 /// The directory of all modules.
 pub(super) fn directory() -> PathBuf {
-    place::repository().join(FOLDER)
+    place::repository().join(DIRECTORY)
 }
 
 #[cfg(test)]

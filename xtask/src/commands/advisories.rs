@@ -46,7 +46,7 @@ fn check(options: &Options, program: impl AsRef<OsStr>) -> Result<Cmd> {
     };
     let fetch = options.as_fetched.then_some("--disable-fetch");
     let check = Cmd::new(found).arg("check").args(fetch).arg("advisories");
-    Ok(check.folder(&place::repository()))
+    Ok(check.directory(&place::repository()))
 }
 
 #[cfg(test)]

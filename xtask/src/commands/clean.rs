@@ -17,8 +17,8 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    for folder in place::all_artefacts()? {
-        remove(&folder)?;
+    for directory in place::all_artefacts()? {
+        remove(&directory)?;
     }
     if options.cache {
         let root = place::cache()?;
@@ -35,17 +35,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Renames first: what is left of a half removed folder must not pass for a whole one.
-fn remove(folder: &Path) -> Result<()> {
-    if !folder.exists() {
+/// Renames first: what is left of a half removed directory must not pass for a whole one.
+fn remove(directory: &Path) -> Result<()> {
+    if !directory.exists() {
         return Ok(());
     }
-    let doomed = folder.with_extension("removing");
+    let doomed = directory.with_extension("removing");
     if doomed.exists() {
         fs::remove_dir_all(&doomed).with_context(|| format!("remove {}", doomed.display()))?;
     }
-    fs::rename(folder, &doomed).with_context(|| format!("rename {}", folder.display()))?;
+    fs::rename(directory, &doomed).with_context(|| format!("rename {}", directory.display()))?;
     fs::remove_dir_all(&doomed).with_context(|| format!("remove {}", doomed.display()))?;
-    note(&format!("removed {}", folder.display()));
+    note(&format!("removed {}", directory.display()));
     Ok(())
 }

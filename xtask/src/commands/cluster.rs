@@ -69,11 +69,11 @@ fn create(options: &Options) -> Result<()> {
     let mut command = as_root(&client, "network namespaces and containers")?
         .args(["cluster", "create", "--name", NAME, "--workers", &workers])
         .args([Path::new("--image"), &root.join(&artefacts.production.installer)])
-        .args([Path::new("--state"), &place::cluster_folder().join("state")])
-        .args([Path::new("--talosconfig"), &place::cluster_folder().join("talosconfig")])
+        .args([Path::new("--state"), &place::cluster_directory().join("state")])
+        .args([Path::new("--talosconfig"), &place::cluster_directory().join("talosconfig")])
         .args([Path::new("--kubeconfig"), &kubeconfig()]);
-    std::fs::create_dir_all(place::cluster_folder())
-        .with_context(|| format!("create {}", place::cluster_folder().display()))?;
+    std::fs::create_dir_all(place::cluster_directory())
+        .with_context(|| format!("create {}", place::cluster_directory().display()))?;
     let mut kubectl = PathBuf::from("kubectl");
     if options.offline {
         let [release, ..] = &RELEASES;
@@ -91,7 +91,7 @@ fn create(options: &Options) -> Result<()> {
     println!(
         "  and          {} --talosconfig {} service",
         shown(&client),
-        shown(&place::cluster_folder().join("talosconfig"))
+        shown(&place::cluster_directory().join("talosconfig"))
     );
     println!("  remove it    cargo xtask cluster destroy");
     Ok(())
@@ -99,7 +99,7 @@ fn create(options: &Options) -> Result<()> {
 
 fn destroy() -> Result<()> {
     registry::end()?;
-    let state = place::cluster_folder().join("state");
+    let state = place::cluster_directory().join("state");
     if !state.join("clusters").join(NAME).is_dir() {
         note("there is no cluster");
         return Ok(());
@@ -109,8 +109,8 @@ fn destroy() -> Result<()> {
     if !command.args([Path::new("--state"), &state]).show()? {
         bail!("something of the cluster is left; the message above names it");
     }
-    std::fs::remove_dir_all(place::cluster_folder())
-        .with_context(|| format!("remove {}", place::cluster_folder().display()))
+    std::fs::remove_dir_all(place::cluster_directory())
+        .with_context(|| format!("remove {}", place::cluster_directory().display()))
 }
 
 /// A program as root: as it is, or through sudo, after saying why.
@@ -128,13 +128,13 @@ fn own_files() -> Result<()> {
         return Ok(());
     }
     let owner = format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let files = [place::cluster_folder().join("talosconfig"), kubeconfig()];
+    let files = [place::cluster_directory().join("talosconfig"), kubeconfig()];
     let mut written = files.iter().filter(|path| path.exists());
     written.try_for_each(|path| host::sudo()?.args(["chown", &owner]).arg(path).run())
 }
 
 fn kubeconfig() -> PathBuf {
-    place::cluster_folder().join("kubeconfig")
+    place::cluster_directory().join("kubeconfig")
 }
 
 /// A path as it is typed here.

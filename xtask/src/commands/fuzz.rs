@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Where corpora, seeds and programs of fuzzing are.
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     place::target().join("fuzz")
 }
 
@@ -65,7 +65,7 @@ fn replay(target: &str, file: &Path) -> Result<()> {
 
 fn own(options: &Options) -> Result<()> {
     let program = compile(Engine::Own)?;
-    let corpus = folder().join("corpus");
+    let corpus = directory().join("corpus");
     let numbers = [("--seconds", options.seconds), ("--seed", options.seed)];
     let command = Cmd::new(program).args(&options.target).arg("--corpus").arg(&corpus);
     let given =
@@ -91,7 +91,7 @@ fn kept_of_the_dead(corpus: &Path) -> Result<()> {
         if input.is_empty() || again.status.success() {
             continue;
         }
-        fs::create_dir_all(findings()).context("create the folder of findings")?;
+        fs::create_dir_all(findings()).context("create the directory of findings")?;
         let file = findings().join(format!("{target}-last"));
         fs::copy(&current, &file).with_context(|| format!("write {}", file.display()))?;
         note(&format!("replay it with: cargo xtask fuzz {target} --replay {}", file.display()));
@@ -101,7 +101,7 @@ fn kept_of_the_dead(corpus: &Path) -> Result<()> {
 
 fn afl(target: &str, options: &Options) -> Result<()> {
     let program = compile(Engine::Afl)?;
-    let (seeds, output) = (folder().join("seeds").join(target), folder().join("afl").join(target));
+    let (seeds, output) = (directory().join("seeds").join(target), directory().join("afl").join(target));
     Cmd::new(&program).args([target, "--write-seeds"]).arg(&seeds).run()?;
     fs::create_dir_all(&output).with_context(|| format!("create {}", output.display()))?;
     let command = Cmd::new("afl-fuzz").arg("-i").arg(&seeds).arg("-o").arg(&output);
@@ -129,12 +129,12 @@ fn compile(engine: Engine) -> Result<PathBuf> {
         .args(["build", "--quiet", "--locked", "--profile", PROFILE, "--target", TARGET])
         .args(["--package", "fuzz", "--bin", "fuzz"])
         .arg("--target-dir")
-        .arg(engine.build_folder())
+        .arg(engine.build_directory())
         .env("CARGO_ENCODED_RUSTFLAGS", engine.rust_flags()?)
-        .folder(&place::repository());
+        .directory(&place::repository());
     step("compile the targets with coverage counters", || {
         ensure!(cargo.show()?, "{cargo} failed");
         Ok(())
     })?;
-    Ok(engine.build_folder().join(TARGET).join(PROFILE).join("fuzz"))
+    Ok(engine.build_directory().join(TARGET).join(PROFILE).join("fuzz"))
 }

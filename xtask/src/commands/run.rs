@@ -49,7 +49,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     machine: machine::Options,
     /// The modules of the kernel of your own: both go into the image that is built and run.
-    #[arg(long, value_name = "FOLDER", requires = "kernel", conflicts_with = "no_build")]
+    #[arg(long, value_name = "DIRECTORY", requires = "kernel", conflicts_with = "no_build")]
     modules: Option<PathBuf>,
     /// Ask the mirror for newer packages.
     #[arg(long, conflicts_with = "no_build")]
@@ -83,16 +83,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let architecture = machine.architecture();
     let purpose = if options.release { Purpose::Release } else { Purpose::Development };
-    let folder = match architecture {
-        Architecture::Amd64 => purpose.folder(),
+    let directory = match architecture {
+        Architecture::Amd64 => purpose.directory(),
         Architecture::Arm64 => place::artefacts_for(architecture),
     };
     let artefacts = match (architecture, options.no_build) {
-        (_, true) => Artefacts::read_from(&folder).context("leave --no-build out: that makes images")?,
+        (_, true) => Artefacts::read_from(&directory).context("leave --no-build out: that makes images")?,
         (Architecture::Amd64, false) => build::build(freshness, own.as_ref(), purpose)?,
         (Architecture::Arm64, false) => build::build_for_arm64(freshness)?,
     };
-    start(&machine, &folder, &client(architecture, &artefacts)?)?;
+    start(&machine, &directory, &client(architecture, &artefacts)?)?;
     let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
     if options.detach { wait_for_api(&state) } else { follow(&state) }
 }

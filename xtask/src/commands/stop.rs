@@ -46,12 +46,12 @@ pub(crate) fn end(state: &State, hurry: &AtomicBool) -> Result<()> {
     })?;
     if state.alive() {
         // Without a monitor, or when its answer is lost with the process, the kill below has the last word.
-        let _ = Qmp::connect(&state.folder.join("qmp"), QUIT_LIMIT)
+        let _ = Qmp::connect(&state.directory.join("qmp"), QUIT_LIMIT)
             .and_then(|mut qmp| qmp.execute("quit", json!({})));
         ends_within(state, QUIT_LIMIT, &AtomicBool::new(false));
     }
     state.kill()?;
-    state.remove_folder();
+    state.remove_directory();
     State::forget()
 }
 

@@ -37,13 +37,13 @@ pub(crate) struct Options {
     /// The kernel of the nodes: `debian`, `source` (compiled first, an hour), or one of your own (a bzImage).
     #[arg(long, value_name = "KIND|FILE")]
     kernel: Option<PathBuf>,
-    /// Its modules: lib/modules/RELEASE, or a folder with that in it.
-    #[arg(long, value_name = "FOLDER", requires = "kernel")]
+    /// Its modules: lib/modules/RELEASE, or a directory with that in it.
+    #[arg(long, value_name = "DIRECTORY", requires = "kernel")]
     modules: Option<PathBuf>,
 }
 
 impl Options {
-    /// What `xtask build` has to be told, in whatever folder, for the same kernel.
+    /// What `xtask build` has to be told, in whatever directory, for the same kernel.
     fn kernel_arguments(&self) -> Result<Vec<OsString>> {
         let mut arguments = Vec::new();
         for (option, given) in [("--kernel", &self.kernel), ("--modules", &self.modules)] {
@@ -171,7 +171,7 @@ const INIT_LINTS: [&str; 12] = [
     "--bin",
     "init",
     // Without std there is no unwinding, which this profile leaves out. Not the image's profile: the build beside this
-    // holds the lock of that one's folder for minutes.
+    // holds the lock of that one's directory for minutes.
     "--profile",
     "freestanding",
     "--quiet",

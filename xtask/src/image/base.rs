@@ -1,7 +1,7 @@
 //! The base layer: the node's own programs, the packages' files that base.toml names, their libraries, the overlay.
 //!
 //! Does not: hold anything that depends on a kernel; that is the kernel layer.
-//! Order: folders and links, packages, authorities, overlay, own programs, bill of materials, libraries, check.
+//! Order: directories and links, packages, authorities, overlay, own programs, bill of materials, libraries, check.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ pub(crate) struct BaseParts<'a> {
     pub(crate) list: &'a FileList,
     /// Unpacked packages by name.
     pub(crate) packages: &'a BTreeMap<String, PathBuf>,
-    /// The folder rootfs-overlay.
+    /// The directory rootfs-overlay.
     pub(crate) overlay: &'a Path,
     pub(crate) machined: &'a Path,
     pub(crate) sbom: &'a str,
@@ -50,14 +50,14 @@ pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Tree> {
     Ok(files)
 }
 
-/// What a list names by itself: folders, links, and files of unpacked packages.
+/// What a list names by itself: directories, links, and files of unpacked packages.
 pub(crate) fn of_packages(list: &FileList, packages: &BTreeMap<String, PathBuf>) -> Result<Tree> {
     let mut files = Tree::new();
     skeleton(&mut files, list)?;
     for package in &list.packages {
-        let folder = packages.get(&package.name);
-        let folder = folder.with_context(|| format!("{} was not fetched", package.name))?;
-        take(&mut files, package, folder).with_context(|| format!("package {}", package.name))?;
+        let directory = packages.get(&package.name);
+        let directory = directory.with_context(|| format!("{} was not fetched", package.name))?;
+        take(&mut files, package, directory).with_context(|| format!("package {}", package.name))?;
     }
     Ok(files)
 }
@@ -70,26 +70,28 @@ pub(crate) fn add_libraries(
     libraries: &str,
 ) -> Result<()> {
     let providers = list.packages.iter().filter(|package| package.libraries);
-    let folders: Vec<PathBuf> =
+    let directories: Vec<PathBuf> =
         providers.filter_map(|package| packages.get(&package.name).cloned()).collect();
-    libraries::add(files, &folders, libraries)
+    libraries::add(files, &directories, libraries)
 }
 
 fn skeleton(files: &mut Tree, list: &FileList) -> Result<()> {
-    list.folders.iter().try_for_each(|path| files.dir(path, 0o755))?;
-    list.private_folders.iter().try_for_each(|path| files.dir(path, 0o700))?;
+    list.directories.iter().try_for_each(|path| files.dir(path, 0o755))?;
+    list.private_directories.iter().try_for_each(|path| files.dir(path, 0o700))?;
     list.empty_files.iter().try_for_each(|path| files.bytes(path, 0o644, ""))?;
     let mut links = list.links.iter().map(|entry| arrow(entry));
     Ok(links.try_for_each(|(path, target)| files.symlink(path, target))?)
 }
 
-fn take(files: &mut Tree, package: &PackageFiles, folder: &Path) -> Result<()> {
+fn take(files: &mut Tree, package: &PackageFiles, directory: &Path) -> Result<()> {
     for entry in &package.files {
         let (from, to) = arrow(entry);
-        for (path, file) in matching(folder, from)? {
+        for (path, file) in matching(directory, from)? {
             let path = match (to == from, to.strip_suffix('/')) {
                 (true, _) => path,
-                (false, Some(folder)) => format!("{folder}/{}", path.rsplit('/').next().unwrap_or(&path)),
+                (false, Some(directory)) => {
+                    format!("{directory}/{}", path.rsplit('/').next().unwrap_or(&path))
+                }
                 (false, None) => to.to_owned(),
             };
             if file.is_symlink() {
@@ -100,13 +102,13 @@ fn take(files: &mut Tree, package: &PackageFiles, folder: &Path) -> Result<()> {
             }
         }
     }
-    package.authorities.as_ref().map_or(Ok(()), |pattern| join_authorities(files, folder, pattern))
+    package.authorities.as_ref().map_or(Ok(()), |pattern| join_authorities(files, directory, pattern))
 }
 
 /// One file with every certificate, in the order of their file names.
-fn join_authorities(files: &mut Tree, folder: &Path, pattern: &str) -> Result<()> {
+fn join_authorities(files: &mut Tree, directory: &Path, pattern: &str) -> Result<()> {
     let mut bundle = String::new();
-    for (path, file) in matching(folder, pattern)? {
+    for (path, file) in matching(directory, pattern)? {
         let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
         ensure!(text.starts_with("-----BEGIN CERTIFICATE-----"), "{path} is no certificate");
         bundle.push_str(text.trim_end());

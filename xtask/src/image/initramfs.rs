@@ -11,13 +11,13 @@ use installer::tree::{Node, Tree};
 /// Names of modules that init loads without being asked by a device.
 const LOAD_LIST: &str = "etc/billet/modules.load";
 
-/// The modules' segment with the folders that init mounts on.
-pub(crate) fn modules(release: &str, folder: &Path, load_list: &str) -> Result<Tree> {
+/// The modules' segment with the directories that init mounts on.
+pub(crate) fn modules(release: &str, directory: &Path, load_list: &str) -> Result<Tree> {
     let mut tree = Tree::new();
     for mount_point in ["dev", "proc", "run", "sys", "sysroot"] {
         tree.dir(mount_point, 0o755)?;
     }
-    tree.load(&format!("lib/modules/{release}"), folder)?;
+    tree.load(&format!("lib/modules/{release}"), directory)?;
     tree.bytes(LOAD_LIST, 0o644, load_list)?;
     Ok(tree)
 }

@@ -18,7 +18,7 @@ pub(crate) fn assemble(
     grub: Option<&grub::Parts>,
 ) -> Result<Tree> {
     let mut tree = Tree::new();
-    tree.load(&format!("usr/lib/modules/{}", kernel.release), &modules.folder)?;
+    tree.load(&format!("usr/lib/modules/{}", kernel.release), &modules.directory)?;
     tree.bytes(SBOM, 0o644, sbom)?;
     for (name, content) in
         boot.of_kernel().into_iter().chain(grub.into_iter().flat_map(grub::Parts::of_kernel))

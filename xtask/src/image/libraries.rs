@@ -13,15 +13,15 @@ use installer::tree::{Node, Tree};
 use super::elf;
 use super::paths::{add_file, resolve};
 
-/// Adds the libraries that files of the tree need, out of `folders` (unpacked packages), to the folder `to`.
-pub(super) fn add(files: &mut Tree, folders: &[PathBuf], to: &str) -> Result<()> {
+/// Adds the libraries that files of the tree need, out of `directories` (unpacked packages), to the directory `to`.
+pub(super) fn add(files: &mut Tree, directories: &[PathBuf], to: &str) -> Result<()> {
     let mut waiting = needs(files)?;
     while let Some((library, user)) = waiting.pop_first() {
         let path = format!("{to}/{library}");
         if files.get(&path).is_some() {
             continue;
         }
-        let from = find(&library, folders, to).with_context(|| {
+        let from = find(&library, directories, to).with_context(|| {
             format!("{library}, needed by /{user}: add its package to the list of files in xtask/image")
         })?;
         add_file(files, &path, &from)?;
@@ -42,8 +42,8 @@ pub(super) fn check(files: &Tree, libraries: &str) -> Result<()> {
         if let Some(name) = found.interpreter.filter(|name| resolve(files, name).is_none()) {
             bail!("/{path} is started by {name}, which the image lacks");
         }
-        if let Some(folders) = found.search_path {
-            bail!("/{path} looks for libraries in {folders}, a path of the machine that built it");
+        if let Some(directories) = found.search_path {
+            bail!("/{path} looks for libraries in {directories}, a path of the machine that built it");
         }
     }
     Ok(())
@@ -72,9 +72,9 @@ fn inspect(node: &Node) -> Result<Option<elf::Dynamic>> {
     }
 }
 
-fn find(library: &str, folders: &[PathBuf], to: &str) -> Option<PathBuf> {
+fn find(library: &str, directories: &[PathBuf], to: &str) -> Option<PathBuf> {
     let places = [to, to.trim_start_matches("usr/"), "usr/lib", "lib"];
     let mut candidates =
-        folders.iter().flat_map(|folder| places.map(|place| folder.join(place).join(library)));
+        directories.iter().flat_map(|directory| places.map(|place| directory.join(place).join(library)));
     candidates.find(|path| path.is_file())
 }

@@ -11,9 +11,9 @@ use crate::target::{self, Architecture};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileList {
-    pub(super) folders: Vec<String>,
-    /// Folders that only root may look into.
-    pub(super) private_folders: Vec<String>,
+    pub(super) directories: Vec<String>,
+    /// Directories that only root may look into.
+    pub(super) private_directories: Vec<String>,
     pub(super) empty_files: Vec<String>,
     pub(super) links: Vec<String>,
     pub(super) forbidden: Vec<String>,
@@ -67,14 +67,14 @@ pub(super) fn arrow(entry: &str) -> (&str, &str) {
 
 /// The files of a tree that a pattern names, with their paths in the tree; at least one.
 pub(super) fn matching(tree: &Path, pattern: &str) -> Result<Vec<(String, PathBuf)>> {
-    let (folder, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
-    let place = tree.join(folder);
+    let (directory, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
+    let place = tree.join(directory);
     let mut found = Vec::new();
     for item in fs::read_dir(&place).with_context(|| format!("{pattern}: list {}", place.display()))? {
         let path = item.with_context(|| format!("list {}", place.display()))?.path();
         let candidate = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if fits(name, &candidate) {
-            found.push((format!("{folder}/{candidate}"), path));
+            found.push((format!("{directory}/{candidate}"), path));
         }
     }
     found.sort();

@@ -19,7 +19,7 @@ pub(crate) fn add_file(tree: &mut Tree, path: &str, from: &Path) -> Result<()> {
     Ok(tree.file(path, mode, from)?)
 }
 
-/// Where a path leads when links of the tree are followed, each relative to its own folder.
+/// Where a path leads when links of the tree are followed, each relative to its own directory.
 pub(crate) fn resolve(tree: &Tree, path: &str) -> Option<String> {
     let mut rest: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
     let mut found: Vec<String> = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn identify(tree: &Tree, mut key: KeyBuilder) -> Result<KeyBuilder> {
     for (path, entry) in tree.iter() {
         key = key.part(path).part(format!("{:o} {} {}", entry.mode, entry.uid, entry.gid));
         key = match &entry.node {
-            Node::Dir => key.part("folder"),
+            Node::Dir => key.part("directory"),
             Node::Symlink(target) => key.part("link").part(target),
             Node::Bytes(bytes) => key.part("file").part(bytes),
             Node::File(from) => key.part("host file").file(from)?,

@@ -75,11 +75,11 @@ fn a_cut_or_mangled_elf_file_is_an_error_and_no_panic() {
 #[test]
 fn libraries_are_followed_through_libraries() {
     let package = tempfile::tempdir().unwrap();
-    let folder = package.path().join(LIBRARIES);
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("liba.so.1"), elf_with(&["libb.so.2"])).unwrap();
-    fs::write(folder.join("libb.so.2"), elf_with(&["liba.so.1"])).unwrap();
-    fs::write(folder.join("libunused.so"), elf_with(&[])).unwrap();
+    let directory = package.path().join(LIBRARIES);
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("liba.so.1"), elf_with(&["libb.so.2"])).unwrap();
+    fs::write(directory.join("libb.so.2"), elf_with(&["liba.so.1"])).unwrap();
+    fs::write(directory.join("libunused.so"), elf_with(&[])).unwrap();
     let mut files = Tree::new();
     files.bytes("usr/bin/program", 0o755, elf_with(&["liba.so.1"])).unwrap();
     assert!(libraries::check(&files, LIBRARIES).unwrap_err().to_string().contains("needs liba.so.1"));
@@ -141,7 +141,7 @@ fn patterns_and_arrows() {
         fits("*.so", "a.so") && fits("lib*t_*.so", "libxt_a.so") && !fits("*.so", "a.so.1") && fits("a", "a")
     );
     assert_eq!(arrow("a/* => b/"), ("a/*", "b/"));
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("one"), "").unwrap();
-    assert_eq!(matching(folder.path(), "two*").unwrap_err().to_string(), "the package has no two*");
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("one"), "").unwrap();
+    assert_eq!(matching(directory.path(), "two*").unwrap_err().to_string(), "the package has no two*");
 }

@@ -30,7 +30,7 @@ const KEYRINGS: [&str; 2] =
     ["/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp"];
 
 pub(super) struct AptRoot {
-    folder: PathBuf,
+    directory: PathBuf,
     architecture: Architecture,
     suite: &'static str,
     resolved: Resolved,
@@ -68,10 +68,10 @@ impl AptRoot {
             Archive::Earlier => "-earlier",
         });
         let lock = cache.lock(&name)?;
-        let folder = cache.root().join(name);
+        let directory = cache.root().join(name);
         let sources = source_list(&mirror::find(Path::new("/etc/apt"))?, &keyring()?, archive);
-        let (resolved, suite) = (Resolved::read(&folder), archive.suite());
-        let mut root = Self { resolved, folder, architecture, suite, _lock: lock };
+        let (resolved, suite) = (Resolved::read(&directory), archive.suite());
+        let mut root = Self { resolved, directory, architecture, suite, _lock: lock };
         root.set_up(&sources)?;
         root.renew_if_due(freshness, &sources)?;
         Ok(root)
@@ -86,15 +86,15 @@ impl AptRoot {
             for package in control::parse(&show.read()?)? {
                 self.resolved.packages.insert(package.name.clone(), package);
             }
-            self.resolved.write(&self.folder)?;
+            self.resolved.write(&self.directory)?;
         }
         Ok(&self.resolved.packages)
     }
 
-    /// Fetches the packages' files into `folder`.
-    pub(super) fn download(&self, packages: &[&Package], folder: &Path) -> Result<()> {
+    /// Fetches the packages' files into `directory`.
+    pub(super) fn download(&self, packages: &[&Package], directory: &Path) -> Result<()> {
         let wanted = packages.iter().map(|package| format!("{}={}", package.name, package.version));
-        let fetch = self.apt("apt-get").args(["download", "-q"]).args(wanted).folder(folder);
+        let fetch = self.apt("apt-get").args(["download", "-q"]).args(wanted).directory(directory);
         fetch.run().context(
             "fetch Debian packages (a version that the mirror no longer has: run again with --update)",
         )
@@ -102,8 +102,8 @@ impl AptRoot {
 
     /// Fetches one package and stores it in a cache entry.
     pub(super) fn fetch_one(&self, package: &Package, entry: &Path) -> Result<()> {
-        let scratch = tempfile::tempdir_in(&self.folder)
-            .with_context(|| format!("create a folder in {}", self.folder.display()))?;
+        let scratch = tempfile::tempdir_in(&self.directory)
+            .with_context(|| format!("create a directory in {}", self.directory.display()))?;
         step(&format!("fetch {} {}", package.name, package.version), || {
             self.download(&[package], scratch.path())
         })?;
@@ -119,18 +119,18 @@ impl AptRoot {
         let found = control::parse_source(&show.read()?)?;
         let found = found.with_context(|| format!("the archive ({}) has no source of {name}", self.suite))?;
         self.resolved.upstreams.insert(name.to_owned(), found.clone());
-        self.resolved.write(&self.folder)?;
+        self.resolved.write(&self.directory)?;
         Ok(found)
     }
 
     /// Fetches what upstream published of a source package, without Debian's changes.
     pub(super) fn fetch_source(&self, source: &Upstream, to: &Path) -> Result<()> {
-        let scratch = tempfile::tempdir_in(&self.folder)
-            .with_context(|| format!("create a directory in {}", self.folder.display()))?;
+        let scratch = tempfile::tempdir_in(&self.directory)
+            .with_context(|| format!("create a directory in {}", self.directory.display()))?;
         let what = format!("{}={}", source.name, source.version);
         step(&format!("fetch the source of {}, {} MiB", source.name, source.bytes >> 20), || {
             let fetch = self.apt("apt-get").args(["source", "-q", "--download-only", "--tar-only", &what]);
-            fetch.folder(scratch.path()).run().context("fetch a source package of Debian")
+            fetch.directory(scratch.path()).run().context("fetch a source package of Debian")
         })?;
         keep(&source.name, &source.sha256, &scratch.path().join(&source.file), to)
     }
@@ -139,16 +139,16 @@ impl AptRoot {
         let parts =
             ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"];
         for part in parts.iter().chain(&["var/cache/apt/archives/partial"]) {
-            let folder = self.folder.join(part);
-            fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+            let directory = self.directory.join(part);
+            fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
         }
         self.place("var/lib/dpkg/status", "")?;
         self.place("etc/apt/sources.list", sources)?;
-        self.place("apt.conf", &configuration(&self.folder, self.architecture, &host_proxies()))
+        self.place("apt.conf", &configuration(&self.directory, self.architecture, &host_proxies()))
     }
 
     fn place(&self, name: &str, text: &str) -> Result<()> {
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         if fs::read_to_string(&path).is_ok_and(|present| present == text) {
             return Ok(());
         }
@@ -185,24 +185,24 @@ impl AptRoot {
             return Err(fault.context(format!("fetch the index of Debian {}{hint}", self.suite)));
         }
         self.resolved = Resolved { fetched: now(), sources: sources.to_owned(), ..Resolved::default() };
-        self.resolved.write(&self.folder)
+        self.resolved.write(&self.directory)
     }
 
     fn apt(&self, program: &str) -> Cmd {
-        Cmd::new(program).env("APT_CONFIG", self.folder.join("apt.conf"))
+        Cmd::new(program).env("APT_CONFIG", self.directory.join("apt.conf"))
     }
 }
 
 impl Resolved {
-    fn read(folder: &Path) -> Self {
-        let text = fs::read_to_string(folder.join("resolved.json")).unwrap_or_default();
+    fn read(directory: &Path) -> Self {
+        let text = fs::read_to_string(directory.join("resolved.json")).unwrap_or_default();
         // Unreadable is as good as absent: the index is fetched again.
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join("resolved.json");
-        let fresh = folder.join("resolved.json.new");
+    fn write(&self, directory: &Path) -> Result<()> {
+        let path = directory.join("resolved.json");
+        let fresh = directory.join("resolved.json.new");
         let text = serde_json::to_string_pretty(self).context("serialise package versions")?;
         fs::write(&fresh, text).with_context(|| format!("write {}", fresh.display()))?;
         fs::rename(&fresh, &path).with_context(|| format!("rename to {}", path.display()))
@@ -225,10 +225,10 @@ fn keep(name: &str, promised: &str, file: &Path, to: &Path) -> Result<()> {
     fs::copy(file, to).with_context(|| format!("copy {}", file.display())).map(drop)
 }
 
-fn find_deb(folder: &Path, package: &Package) -> Result<PathBuf> {
+fn find_deb(directory: &Path, package: &Package) -> Result<PathBuf> {
     let prefix = format!("{}_", package.name);
-    for item in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
-        let path = item.with_context(|| format!("list {}", folder.display()))?.path();
+    for item in fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))? {
+        let path = item.with_context(|| format!("list {}", directory.display()))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with(&prefix) && name.ends_with(".deb") {
             return Ok(path);
@@ -294,30 +294,30 @@ mod tests {
     use super::*;
 
     fn root_for(sources: &str) -> (tempfile::TempDir, AptRoot) {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path()).unwrap();
         let lock = cache.lock("apt").unwrap();
         let root = AptRoot {
-            folder: folder.path().join("apt"),
+            directory: directory.path().join("apt"),
             architecture: Architecture::Amd64,
             suite: DEBIAN_SUITE,
             resolved: Resolved::default(),
             _lock: lock,
         };
         root.set_up(sources).unwrap();
-        (folder, root)
+        (directory, root)
     }
 
     /// A mirror whose index nobody signed.
     fn unsigned_mirror() -> tempfile::TempDir {
         let mirror = tempfile::tempdir().unwrap();
-        let folder = mirror.path().join("dists").join(DEBIAN_SUITE);
-        fs::create_dir_all(folder.join("main/binary-amd64")).unwrap();
-        fs::write(folder.join("main/binary-amd64/Packages"), "").unwrap();
+        let directory = mirror.path().join("dists").join(DEBIAN_SUITE);
+        fs::create_dir_all(directory.join("main/binary-amd64")).unwrap();
+        fs::write(directory.join("main/binary-amd64/Packages"), "").unwrap();
         let release = "Origin: Debian\nSuite: stable\nCodename: trixie\nComponents: main\nArchitectures: amd64\n\
             Date: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n \
             e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 0 main/binary-amd64/Packages\n";
-        fs::write(folder.join("Release"), release).unwrap();
+        fs::write(directory.join("Release"), release).unwrap();
         mirror
     }
 
@@ -327,7 +327,7 @@ mod tests {
         let keyring = keyring().unwrap();
         let uri = format!("file:{}", mirror.path().display());
         let line = format!("deb [signed-by={}] {uri} {DEBIAN_SUITE} main\n", keyring.display());
-        let (_folder, mut root) = root_for(&line);
+        let (_directory, mut root) = root_for(&line);
         let error = format!("{:#}", root.renew(&line).unwrap_err());
         assert!(error.contains("is not signed"), "{error}");
         assert_eq!(root.resolved.fetched, 0);
@@ -339,14 +339,14 @@ mod tests {
 
     #[test]
     fn a_package_of_another_content_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("x_1_all.deb"), "not what was promised").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("x_1_all.deb"), "not what was promised").unwrap();
         let package = control::parse(&format!(
             "Package: x\nVersion: 1\nArchitecture: all\nSize: 2\nSHA256: {}\n",
             "0".repeat(64)
         ));
         let package = package.unwrap().remove(0);
-        let error = take(&package, folder.path(), folder.path()).unwrap_err().to_string();
+        let error = take(&package, directory.path(), directory.path()).unwrap_err().to_string();
         assert!(error.starts_with("x: the index promises SHA-256 000"), "{error}");
     }
 
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn an_index_is_kept_for_a_day_and_used_longer_without_a_mirror() {
         let sources = "deb [signed-by=/none] file:/no/such/mirror trixie main\n";
-        let (_folder, mut root) = root_for(sources);
+        let (_directory, mut root) = root_for(sources);
         assert!(root.renew_if_due(Freshness::Day, sources).is_err(), "there is no index at all");
         root.resolved = Resolved { fetched: now() - 1, sources: sources.into(), ..Resolved::default() };
         root.renew_if_due(Freshness::Day, sources).unwrap();

@@ -25,7 +25,7 @@ pub(super) struct Mirrors {
     pub(super) security: Option<String>,
 }
 
-/// The mirrors for this build; `apt` is the host's folder of apt configuration.
+/// The mirrors for this build; `apt` is the host's directory of apt configuration.
 pub(super) fn find(apt: &Path) -> Result<Mirrors> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     choose(variable(MAIN_VARIABLE), variable(SECURITY_VARIABLE), &host_sources(apt)?)
@@ -39,7 +39,7 @@ fn choose(main: Option<String>, security: Option<String>, sources: &[Source]) ->
     let main = main.or_else(|| serving(is_main)).with_context(|| {
         format!(
             "the host's apt configuration names no Debian mirror: set {MAIN_VARIABLE} to the address of one \
-             (the folder that contains dists/ and pool/)"
+             (the directory that contains dists/ and pool/)"
         )
     })?;
     Ok(Mirrors { main, security: security.or_else(|| serving(is_security)) })

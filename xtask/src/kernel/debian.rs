@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Kernel, Provider, release_folder};
+use super::{Kernel, Provider, release_directory};
 use crate::inputs::Inputs;
 
 /// Image packages are `linux-image-<uname -r>`; the one without a release, `linux-image-amd64`, depends on the current one.
@@ -24,15 +24,15 @@ impl Provider for Debian {
             .with_context(|| format!("{name} depends on no kernel image"))?
             .clone();
         let packages = inputs.resolve(&[&image])?;
-        let folders = inputs.unpack(&packages)?;
-        let tree = folders.get(&image).with_context(|| format!("{image} was not unpacked"))?;
+        let directories = inputs.unpack(&packages)?;
+        let tree = directories.get(&image).with_context(|| format!("{image} was not unpacked"))?;
         let release = image.trim_start_matches(PREFIX).to_owned();
         Ok(Kernel {
             vmlinuz: file(tree, "vmlinuz", &release)?,
             config: file(tree, "config", &release)?,
-            modules: release_folder(tree, &release),
+            modules: release_directory(tree, &release),
             identity: packages.iter().map(|package| package.sha256.as_str()).collect(),
-            folders: vec![tree.clone()],
+            directories: vec![tree.clone()],
             packages,
             release,
         })

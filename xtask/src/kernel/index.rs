@@ -24,16 +24,16 @@ pub(crate) struct ModuleIndex {
 impl ModuleIndex {
     pub(crate) fn of(cache: &Cache, kernel: &Kernel) -> Result<Self> {
         let key = KeyBuilder::new("module index 1").part(&kernel.identity).finish();
-        let entry = cache.entry("module-index", &key, |folder| {
-            step("index the kernel's modules", || depmod_all(kernel, folder))
+        let entry = cache.entry("module-index", &key, |directory| {
+            step("index the kernel's modules", || depmod_all(kernel, directory))
         })?;
         Self::read(&entry, &kernel.modules)
     }
 
-    /// `index` is where depmod wrote, `release` the folder that came with the kernel.
+    /// `index` is where depmod wrote, `release` the directory that came with the kernel.
     fn read(index: &Path, release: &Path) -> Result<Self> {
-        let text = |folder: &Path, name: &str| {
-            let path = folder.join(name);
+        let text = |directory: &Path, name: &str| {
+            let path = directory.join(name);
             fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
         };
         Ok(Self {
@@ -49,9 +49,9 @@ impl ModuleIndex {
     }
 }
 
-/// Runs depmod over a folder that links to the kernel's own: what a package was unpacked to stays as it is.
+/// Runs depmod over a directory that links to the kernel's own: what a package was unpacked to stays as it is.
 fn depmod_all(kernel: &Kernel, into: &Path) -> Result<()> {
-    let base = tempfile::tempdir().context("create a temporary folder")?;
+    let base = tempfile::tempdir().context("create a temporary directory")?;
     let release = base.path().join("usr/lib/modules").join(&kernel.release);
     fs::create_dir_all(&release).with_context(|| format!("create {}", release.display()))?;
     for name in SHIPPED.iter().chain(&["kernel"]) {

@@ -1,7 +1,7 @@
 //! A chosen set of modules as files: unpacked, signatures kept, with an index of its own.
 //!
 //! Order: unpack each `.ko`, copy the lists of built-in modules, run depmod, keep the four files that are read on a
-//! node, with their lines sorted, since depmod's order follows the folders it read.
+//! node, with their lines sorted, since depmod's order follows the directories it read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ const KEPT: [&str; 4] = ["modules.alias", "modules.builtin", "modules.dep", "mod
 /// A set of modules in the cache.
 pub(crate) struct InstalledModules {
     /// Contains `kernel/` and the index files: the content of `/lib/modules/<release>`.
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 pub(crate) fn install(
@@ -44,11 +44,11 @@ pub(crate) fn install(
     let key = key.part(index.get().dep).finish();
     let name = format!("unpack {} modules", paths.len());
     let entry = cache.entry("modules", &key, |entry| step(&name, || fill(kernel, paths, entry)))?;
-    Ok(InstalledModules { folder: entry.join("release") })
+    Ok(InstalledModules { directory: entry.join("release") })
 }
 
 fn fill(kernel: &Kernel, paths: &BTreeSet<String>, entry: &Path) -> Result<()> {
-    let base = tempfile::tempdir_in(entry).context("create a temporary folder")?;
+    let base = tempfile::tempdir_in(entry).context("create a temporary directory")?;
     let release = base.path().join("usr/lib/modules").join(&kernel.release);
     for path in paths {
         let to = release.join(plain_name(path));
@@ -69,7 +69,7 @@ fn unpack(from: &Path, to: &Path) -> Result<()> {
         Some(packing) => unpack::unpack(packing, &stored, MOST_MODULE_BYTES).map_err(Error::msg)?,
         None => stored,
     };
-    let parent = to.parent().context("a module lies in a folder")?;
+    let parent = to.parent().context("a module lies in a directory")?;
     fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
     fs::write(to, bytes).with_context(|| format!("write {}", to.display()))
 }

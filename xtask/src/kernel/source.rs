@@ -47,8 +47,8 @@ pub(crate) fn source(cache: &Cache, freshness: Freshness) -> Result<Given> {
     let key = key(&package, &wanted)?;
     let entry = cache.entry("kernel", &key, |entry| {
         let unpacked = inputs.unpack(std::slice::from_ref(&package))?;
-        let folder = unpacked.get(&package.name).context("the kernel's source was not unpacked")?;
-        let archive = folder.join("usr/src").join(format!("{}.tar.xz", package.name));
+        let directory = unpacked.get(&package.name).context("the kernel's source was not unpacked")?;
+        let archive = directory.join("usr/src").join(format!("{}.tar.xz", package.name));
         let scratch = cache.scratch()?;
         let tree = step("unpack the kernel's source", || unpack(&archive, scratch.path(), &package.name))?;
         step("configure the kernel", || configure(&tree, &path, &wanted))?;
@@ -118,8 +118,8 @@ fn compile(tree: &Path, entry: &Path) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     make(tree).arg(format!("-j{cores}")).args(["bzImage", "modules"]).run()?;
     // No module is there: this leaves the list of what is built in.
-    let folder = format!("INSTALL_MOD_PATH={}", entry.display());
-    make(tree).arg(folder).arg("modules_install").run()?;
+    let directory = format!("INSTALL_MOD_PATH={}", entry.display());
+    make(tree).arg(directory).arg("modules_install").run()?;
     for (from, to) in [("arch/x86/boot/bzImage", "vmlinuz"), (".config", "config")] {
         let from = tree.join(from);
         fs::copy(&from, entry.join(to)).with_context(|| format!("copy {}", from.display()))?;
@@ -140,7 +140,7 @@ fn forget_links(modules: &Path) -> Result<()> {
 }
 
 fn make(tree: &Path) -> Cmd {
-    let make = Cmd::new("make").arg("ARCH=x86_64").folder(tree);
+    let make = Cmd::new("make").arg("ARCH=x86_64").directory(tree);
     ENVIRONMENT.iter().fold(make, |make, (name, value)| make.env(name, value))
 }
 

@@ -42,13 +42,13 @@ pub(crate) fn compiled_in(
                 "--features",
                 &features.join(","),
             ])
-            .folder(&place::repository());
+            .directory(&place::repository());
         lines.extend(tree.read()?.lines().map(|line| line.trim_end_matches(" (*)").to_owned()));
     }
     Ok(lines.iter().filter_map(|line| component(line, &checksums)).collect())
 }
 
-/// `serde v1.0.228|MIT OR Apache-2.0`, a folder or `(proc-macro)` between version and licence.
+/// `serde v1.0.228|MIT OR Apache-2.0`, a directory or `(proc-macro)` between version and licence.
 fn component(line: &str, checksums: &BTreeMap<(String, String), String>) -> Option<Component> {
     let (package, licence) = line.split_once(SEPARATOR)?;
     if package.contains("(proc-macro)") {
@@ -93,7 +93,7 @@ mod tests {
         let serde = component("serde v1.0.2|MIT/Apache-2.0", &checksums).unwrap();
         assert_eq!(serde.licence.as_deref(), Some("MIT OR Apache-2.0"));
         assert_eq!(serde.purl.as_deref(), Some("pkg:cargo/serde@1.0.2"));
-        let own = component("init v0.1.0 (/some/folder/init)|Apache-2.0 OR MIT", &checksums).unwrap();
+        let own = component("init v0.1.0 (/some/directory/init)|Apache-2.0 OR MIT", &checksums).unwrap();
         assert_eq!((own.version.as_str(), own.sha256, own.purl), ("0.1.0", None, None));
         assert_eq!(component("serde_derive v1.0.2 (proc-macro)|MIT", &checksums), None);
     }

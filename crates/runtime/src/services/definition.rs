@@ -289,8 +289,8 @@ fn is_id(id: &str) -> bool {
 }
 
 /// All definitions of a folder, sorted by file name; files that do not parse are reported beside them.
-pub fn read_folder(folder: &Path) -> (Vec<Definition>, Vec<String>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return (Vec::new(), Vec::new()) };
+pub fn read_directory(directory: &Path) -> (Vec<Definition>, Vec<String>) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return (Vec::new(), Vec::new()) };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
@@ -341,7 +341,7 @@ mod tests {
         std::fs::write(dir.path().join("a.json"), "{").unwrap();
         std::fs::write(dir.path().join("b.json"), r#"{"id":"b","argv":["/b"]}"#).unwrap();
         std::fs::write(dir.path().join("readme.txt"), "x").unwrap();
-        let (found, wrong) = read_folder(dir.path());
+        let (found, wrong) = read_directory(dir.path());
         assert_eq!((found.len(), wrong.len()), (1, 1));
         assert!(wrong[0].contains("a.json"));
     }

@@ -51,7 +51,7 @@ struct Steps {
     read: u64,
 }
 
-pub(super) fn measure(opener: &Path, folder: &Path, work: &Path) -> Result<Mapping> {
+pub(super) fn measure(opener: &Path, directory: &Path, work: &Path) -> Result<Mapping> {
     let cache = Cache::open(&place::cache()?)?;
     let mut inputs = Inputs::open(&cache, Freshness::Day)?;
     let kernel = Debian.kernel(&mut inputs)?;
@@ -59,15 +59,15 @@ pub(super) fn measure(opener: &Path, folder: &Path, work: &Path) -> Result<Mappi
         &place::repository().join("xtask/src/bench/luks/modules.toml"),
         Architecture::Amd64,
     )?;
-    let modules = kernel::modules(&cache, &kernel, &set)?.folder;
+    let modules = kernel::modules(&cache, &kernel, &set)?.directory;
     let packages = inputs.resolve(&[BUSYBOX])?;
     let unpacked = inputs.unpack(&packages)?;
     let busybox = unpacked.get(BUSYBOX).with_context(|| format!("{BUSYBOX} was not unpacked"))?;
     drop(inputs);
 
     let mut files = Tree::new();
-    for folder in ["dev", "proc", "run", "sys"] {
-        files.dir(folder, 0o755)?;
+    for directory in ["dev", "proc", "run", "sys"] {
+        files.dir(directory, 0o755)?;
     }
     files.bytes("init", 0o755, include_str!("init"))?;
     files.file("bin/busybox", 0o755, busybox.join("usr/bin/busybox"))?;
@@ -89,7 +89,7 @@ pub(super) fn measure(opener: &Path, folder: &Path, work: &Path) -> Result<Mappi
         drives: Vec::new(),
         ready: FINISHED,
     };
-    let console = guest.boot(folder, None)?.text();
+    let console = guest.boot(directory, None)?.text();
     Ok(Mapping { cryptsetup: middle(&console, "cryptsetup")?, billet: middle(&console, "billet")? })
 }
 

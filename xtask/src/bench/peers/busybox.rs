@@ -37,11 +37,11 @@ echo nameserver $dns > /etc/resolv.conf
 
 pub(super) fn files(parts: &Parts<'_>, inputs: &mut Inputs<'_>) -> Result<Tree> {
     let packages = inputs.resolve(&[PACKAGE])?;
-    let folders = inputs.unpack(&packages)?;
-    let package = folders.get(PACKAGE).with_context(|| format!("{PACKAGE} was not unpacked"))?;
+    let directories = inputs.unpack(&packages)?;
+    let package = directories.get(PACKAGE).with_context(|| format!("{PACKAGE} was not unpacked"))?;
     let mut files = Tree::new();
-    for folder in ["dev", "proc", "sys", "www"] {
-        files.dir(folder, 0o755)?;
+    for directory in ["dev", "proc", "sys", "www"] {
+        files.dir(directory, 0o755)?;
     }
     files.file("bin/busybox", 0o755, package.join("usr/bin/busybox"))?;
     files.file("bin/bench-probe", 0o755, &parts.probe)?;

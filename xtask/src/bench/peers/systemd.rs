@@ -49,39 +49,39 @@ const PROBE_UNIT: &str = "[Unit]\nAfter=ssh.service\n[Service]\nType=oneshot\n\
 pub(super) fn files(parts: &Parts<'_>, inputs: &mut Inputs<'_>) -> Result<Tree> {
     let names: Vec<&str> = PACKAGES.lines().filter(|line| !line.is_empty()).collect();
     let packages = inputs.resolve(&names)?;
-    let folders = inputs.unpack(&packages)?;
-    let folders: Vec<(&Package, PathBuf)> = packages
+    let directories = inputs.unpack(&packages)?;
+    let directories: Vec<(&Package, PathBuf)> = packages
         .iter()
         .map(|package| {
-            Ok((package, folders.get(&package.name).context("a package was not unpacked")?.clone()))
+            Ok((package, directories.get(&package.name).context("a package was not unpacked")?.clone()))
         })
         .collect::<Result<_>>()?;
     let mut files = Tree::new();
-    for (package, folder) in &folders {
-        add_package(&mut files, folder).with_context(|| format!("package {}", package.name))?;
+    for (package, directory) in &directories {
+        add_package(&mut files, directory).with_context(|| format!("package {}", package.name))?;
     }
-    settings(&mut files, &folders)?;
+    settings(&mut files, &directories)?;
     services(&mut files)?;
-    let key = made::host_key(parts, &folders)?;
+    let key = made::host_key(parts, &directories)?;
     // sshd refuses keys that others may read.
     files.file(HOST_KEY, 0o600, key.join("key"))?;
     files.file(&format!("{HOST_KEY}.pub"), 0o644, key.join("key.pub"))?;
     files.file("usr/bin/bench-probe", 0o755, &parts.probe)?;
     files.load("usr/lib/modules", &made::module_tree(parts)?.join("modules"))?;
-    let cache = made::linker_cache(parts, &files, folder_of(&folders, "libc-bin")?)?;
+    let cache = made::linker_cache(parts, &files, directory_of(&directories, "libc-bin")?)?;
     files.file("etc/ld.so.cache", 0o644, cache.join("ld.so.cache"))?;
     Ok(files)
 }
 
-fn add_package(files: &mut Tree, folder: &Path) -> Result<()> {
+fn add_package(files: &mut Tree, directory: &Path) -> Result<()> {
     let mut package = Tree::new();
-    package.load("", folder)?;
+    package.load("", directory)?;
     for (path, entry) in package.iter() {
-        let left_out = LEFT_OUT.iter().any(|folder| Path::new(path).starts_with(folder));
-        // Folders may come with several packages, or with none that gives them a mode of its own.
-        let known_folder = entry.node == Node::Dir && files.get(path).is_some();
+        let left_out = LEFT_OUT.iter().any(|directory| Path::new(path).starts_with(directory));
+        // Directories may come with several packages, or with none that gives them a mode of its own.
+        let known_directory = entry.node == Node::Dir && files.get(path).is_some();
         // The cache's own list of an entry is no part of the package.
-        if !left_out && !known_folder && path != ".checksums" {
+        if !left_out && !known_directory && path != ".checksums" {
             files.insert(path, entry.clone())?;
         }
     }
@@ -89,14 +89,14 @@ fn add_package(files: &mut Tree, folder: &Path) -> Result<()> {
 }
 
 /// What base-passwd's, systemd's and sshd's scripts write.
-fn settings(files: &mut Tree, folders: &[(&Package, PathBuf)]) -> Result<()> {
-    let masters = folder_of(folders, "base-passwd")?.join("usr/share/base-passwd");
+fn settings(files: &mut Tree, directories: &[(&Package, PathBuf)]) -> Result<()> {
+    let masters = directory_of(directories, "base-passwd")?.join("usr/share/base-passwd");
     files.bytes("etc/passwd", 0o644, read(&masters.join("passwd.master"))? + USERS)?;
     files.bytes("etc/group", 0o644, read(&masters.join("group.master"))? + GROUPS)?;
     files.bytes("etc/fstab", 0o644, "")?;
     files.bytes("etc/hostname", 0o644, "debian\n")?;
     files.bytes("etc/machine-id", 0o644, "0123456789abcdef0123456789abcdef\n")?;
-    let sshd = folder_of(folders, "openssh-server")?.join("usr/share/openssh/sshd_config");
+    let sshd = directory_of(directories, "openssh-server")?.join("usr/share/openssh/sshd_config");
     files.file("etc/ssh/sshd_config", 0o644, sshd)?;
     files.bytes("etc/systemd/network/10.network", 0o644, NETWORK)?;
     files.symlink("init", "usr/lib/systemd/systemd")?;
@@ -116,9 +116,9 @@ fn services(files: &mut Tree) -> Result<()> {
 }
 
 /// The files of a package.
-fn folder_of<'a>(folders: &'a [(&Package, PathBuf)], name: &str) -> Result<&'a Path> {
-    let found = folders.iter().find(|(package, _)| package.name == name);
+fn directory_of<'a>(directories: &'a [(&Package, PathBuf)], name: &str) -> Result<&'a Path> {
+    let found = directories.iter().find(|(package, _)| package.name == name);
     found
-        .map(|(_, folder)| folder.as_path())
+        .map(|(_, directory)| directory.as_path())
         .with_context(|| format!("{name} is not in the list of packages"))
 }

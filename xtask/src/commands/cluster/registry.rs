@@ -70,11 +70,11 @@ pub(crate) fn start(release: &'static Release, host: &str) -> Result<Made> {
             archive: image.archive,
         })
         .collect();
-    let path = place::cluster_folder().join("images.json");
+    let path = place::cluster_directory().join("images.json");
     write(&path, &serde_json::to_vec_pretty(&list)?)?;
     end()?;
     let address: SocketAddr = format!("{host}:{PORT}").parse().context("the registry's address")?;
-    let log_path = place::cluster_folder().join("registry.log");
+    let log_path = place::cluster_directory().join("registry.log");
     let log = File::create(&log_path).with_context(|| format!("create {}", log_path.display()))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg("serve-images").arg(address.to_string()).arg(&path).stdin(Stdio::null()).process_group(0);
@@ -87,7 +87,7 @@ pub(crate) fn start(release: &'static Release, host: &str) -> Result<Made> {
 
 /// The program is kubectl by its name.
 fn kubectl(program: &Path) -> Result<PathBuf> {
-    let link = place::cluster_folder().join("kubectl");
+    let link = place::cluster_directory().join("kubectl");
     if link.is_symlink() {
         fs::remove_file(&link).with_context(|| format!("remove {}", link.display()))?;
     }
@@ -126,7 +126,7 @@ pub(crate) fn end() -> Result<()> {
 }
 
 fn state() -> PathBuf {
-    place::cluster_folder().join("registry.json")
+    place::cluster_directory().join("registry.json")
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::folder;
+use super::directory;
 use crate::command::find_program;
 use crate::step::note;
 
@@ -23,7 +23,7 @@ const FLAG_SEPARATOR: &str = "\u{1f}";
 /// Branches are counted: level 3 is every edge.
 const COVERAGE: [&str; 2] = ["-Cpasses=sancov-module", "-Cllvm-args=-sanitizer-coverage-level=3"];
 
-/// Folders where AFL++ keeps its runtime, after `AFL_PATH`.
+/// Directories where AFL++ keeps its runtime, after `AFL_PATH`.
 const AFL_FOLDERS: [&str; 3] = ["/usr/lib/afl", "/usr/local/lib/afl", "/usr/lib/x86_64-linux-gnu/afl"];
 
 /// What makes the inputs.
@@ -36,9 +36,9 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    pub(super) fn build_folder(self) -> PathBuf {
-        // Other flags mean other objects: one folder each, or every change of the engine would compile all anew.
-        folder().join(match self {
+    pub(super) fn build_directory(self) -> PathBuf {
+        // Other flags mean other objects: one directory each, or every change of the engine would compile all anew.
+        directory().join(match self {
             Self::Afl => "build-afl",
             Self::Own => "build",
         })
@@ -62,7 +62,7 @@ impl Engine {
 
 /// Our own loop's program, once it is compiled.
 pub(super) fn program() -> PathBuf {
-    Engine::Own.build_folder().join(TARGET).join(PROFILE).join("fuzz")
+    Engine::Own.build_directory().join(TARGET).join(PROFILE).join("fuzz")
 }
 
 /// The engine that was asked for, else the best that is there.
@@ -89,8 +89,9 @@ pub(super) fn chosen(wanted: Option<Engine>, one_target: bool) -> Result<Engine>
 
 fn afl_runtime() -> Option<PathBuf> {
     let given = std::env::var_os("AFL_PATH").map(PathBuf::from);
-    let folders = given.into_iter().chain(AFL_FOLDERS.iter().map(|folder| Path::new(folder).to_owned()));
-    folders.map(|folder| folder.join("afl-compiler-rt.o")).find(|file| file.is_file())
+    let directories =
+        given.into_iter().chain(AFL_FOLDERS.iter().map(|directory| Path::new(directory).to_owned()));
+    directories.map(|directory| directory.join("afl-compiler-rt.o")).find(|file| file.is_file())
 }
 
 #[cfg(test)]

@@ -94,11 +94,11 @@ impl Options {
 /// Starts the machine, notes how to reach it and leaves it running.
 pub(crate) fn start(Start { machine: options, images, client }: &Start) -> Result<()> {
     let artefacts = Artefacts::read_from(images)?;
-    let folder = place::run_folder();
-    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let directory = place::run_directory();
+    std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     let secrets = api::generate::Secrets::generate().context("make keys")?;
     let config = secrets.machine_config(&request(0), config::MachineType::ControlPlane)?;
-    let volume = config_volume::write(&folder.join("config.img"), config.expose_secret())?;
+    let volume = config_volume::write(&directory.join("config.img"), config.expose_secret())?;
     let vm = boot(Vm::builder("run"), options, &artefacts)
         .memory_mib(options.memory)
         .cpus(options.cpus)
@@ -107,10 +107,10 @@ pub(crate) fn start(Start { machine: options, images, client }: &Start) -> Resul
         .watchdog()
         .unlimited()
         .outlives_us()
-        .log_dir(&folder)
+        .log_dir(&directory)
         .start()?;
     let port = vm.port(API_PORT)?;
-    let talosconfig = folder.join("talosconfig");
+    let talosconfig = directory.join("talosconfig");
     let lifetime = api::pki::Lifetime::from_now(api::pki::CA_LIFETIME);
     secrets.talosconfig(&request(port), Some(api::roles::Role::Admin), lifetime)?.save(&talosconfig)?;
     leave(vm, talosconfig, port, client)
@@ -138,10 +138,10 @@ fn boot(vm: VmBuilder, options: &Options, artefacts: &Artefacts) -> VmBuilder {
 
 fn leave(vm: Vm, talosconfig: PathBuf, api_port: u16, client: &Path) -> Result<()> {
     let console = vm.console().path().to_owned();
-    let (pid, folder) = vm.release()?;
+    let (pid, directory) = vm.release()?;
     let pid = i32::try_from(pid).context("QEMU's process id")?;
     let started = start_time(pid).context("QEMU ended at once")?;
-    State { pid, started, folder, console, talosconfig, api_port, client: client.to_owned() }.write()
+    State { pid, started, directory, console, talosconfig, api_port, client: client.to_owned() }.write()
 }
 
 fn request(port: u16) -> api::generate::Request {

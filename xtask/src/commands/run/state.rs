@@ -21,8 +21,8 @@ pub(crate) struct State {
     pub(crate) pid: i32,
     /// Start time of the process.
     pub(crate) started: u64,
-    /// QEMU's folder with its monitor socket; removed with the state.
-    pub(crate) folder: PathBuf,
+    /// QEMU's directory with its monitor socket; removed with the state.
+    pub(crate) directory: PathBuf,
     pub(crate) console: PathBuf,
     pub(crate) talosconfig: PathBuf,
     pub(crate) api_port: u16,
@@ -43,7 +43,7 @@ impl State {
             return Ok(state);
         }
         if let Some(state) = state {
-            state.remove_folder();
+            state.remove_directory();
         }
         Self::forget()?;
         Ok(None)
@@ -81,9 +81,9 @@ impl State {
         }
     }
 
-    pub(crate) fn remove_folder(&self) {
+    pub(crate) fn remove_directory(&self) {
         // Only sockets and a variable store: what is left behind is no harm.
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -101,7 +101,7 @@ fn parse_start_time(stat: &str) -> Option<u64> {
 }
 
 fn path() -> PathBuf {
-    place::run_folder().join("vm.json")
+    place::run_directory().join("vm.json")
 }
 
 #[cfg(test)]
@@ -109,9 +109,9 @@ mod tests {
     use super::*;
 
     fn state(pid: i32, started: u64) -> State {
-        let none = PathBuf::from("/nonexistent/folder");
-        let [folder, console, talosconfig, client] = [none.clone(), none.clone(), none.clone(), none];
-        State { pid, started, folder, console, talosconfig, api_port: 1, client }
+        let none = PathBuf::from("/nonexistent/directory");
+        let [directory, console, talosconfig, client] = [none.clone(), none.clone(), none.clone(), none];
+        State { pid, started, directory, console, talosconfig, api_port: 1, client }
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub(super) struct Begun<'scope> {
 
 /// Suites that ran, with their sum.
 pub(super) struct Suites {
-    folder: PathBuf,
+    directory: PathBuf,
     only: Option<String>,
     tally: Tally,
     /// Name of the suite and why it failed.
@@ -89,9 +89,9 @@ pub(super) struct Suites {
 
 impl Suites {
     pub(super) fn new(only: Option<String>) -> Result<Self> {
-        let folder = place::target().join("test");
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-        Ok(Self { folder, only, tally: Tally::default(), failures: Vec::new() })
+        let directory = place::target().join("test");
+        fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+        Ok(Self { directory, only, tally: Tally::default(), failures: Vec::new() })
     }
 
     pub(super) fn tally(&self) -> Tally {
@@ -149,7 +149,7 @@ impl Suites {
             return true;
         }
         let began = Instant::now();
-        let log = self.folder.join(format!("{}.log", suite.name.replace(' ', "-")));
+        let log = self.directory.join(format!("{}.log", suite.name.replace(' ', "-")));
         let (tally, why) = match output(suite) {
             Ok((text, succeeded)) => {
                 // The log is a help; a full disk shows elsewhere.

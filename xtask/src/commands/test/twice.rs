@@ -1,4 +1,4 @@
-//! What was built here and tested must be what anyone gets who builds it: the same bytes in another folder, with an
+//! What was built here and tested must be what anyone gets who builds it: the same bytes in another directory, with an
 //! empty cache, under another umask.
 //!
 //! Order: copy the repository's current state, build it with a cache of its own for what is made (packages are
@@ -16,7 +16,7 @@ use crate::command::Cmd;
 use crate::place;
 use crate::step::{note, step};
 
-/// Folders of the cache that hold what was fetched; the rest is made, and made twice here.
+/// Directories of the cache that hold what was fetched; the rest is made, and made twice here.
 const FETCHED: [&str; 2] = ["apt", "deb"];
 
 /// Stricter than anyone's who builds.
@@ -24,9 +24,9 @@ const UMASK: &str = "077";
 
 /// `kernel`: the arguments of `xtask build` that chose what was built here.
 pub(super) fn run(kernel: &[OsString]) -> Result<()> {
-    let work = tempfile::tempdir().context("create a temporary folder")?;
+    let work = tempfile::tempdir().context("create a temporary directory")?;
     let here = digests(&place::artefacts())?;
-    let elsewhere = build_in(&work.path().join("a folder of another length"), kernel)?;
+    let elsewhere = build_in(&work.path().join("a directory of another length"), kernel)?;
     ensure!(!elsewhere.is_empty(), "the build elsewhere made nothing");
     // What an earlier build left here is none of this one's.
     let (same, different): (Vec<&String>, Vec<&String>) =
@@ -39,18 +39,18 @@ pub(super) fn run(kernel: &[OsString]) -> Result<()> {
 }
 
 /// Digests of all artefacts of a build in a fresh checkout.
-fn build_in(folder: &Path, kernel: &[OsString]) -> Result<BTreeMap<String, String>> {
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    let checkout = folder.join("checkout");
+fn build_in(directory: &Path, kernel: &[OsString]) -> Result<BTreeMap<String, String>> {
+    fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+    let checkout = directory.join("checkout");
     copy_checkout(&checkout)?;
-    share_fetched(&folder.join("cache/billet"))?;
+    share_fetched(&directory.join("cache/billet"))?;
     // A shell only for its umask: Rust has no safe call for it. Paths are arguments, not text of the script.
     let script = "umask \"$0\" && cd \"$1\" && shift && exec cargo xtask build --as-fetched \"$@\"";
     let build = Cmd::new("sh")
         .args(["-c", script, UMASK])
         .arg(&checkout)
         .args(kernel)
-        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env("XDG_CACHE_HOME", directory.join("cache"))
         .env("CARGO_TARGET_DIR", checkout.join("target"));
     step(&format!("build elsewhere with umask {UMASK}"), || build.run())?;
     digests(&checkout.join("target/billet"))
@@ -61,11 +61,11 @@ fn copy_checkout(to: &Path) -> Result<()> {
     let root = place::repository();
     let list = Cmd::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .folder(&root)
+        .directory(&root)
         .read()?;
     for name in list.split('\0').filter(|name| !name.is_empty() && root.join(name).is_file()) {
         let target = to.join(name);
-        let parent = target.parent().context("a file lies in a folder")?;
+        let parent = target.parent().context("a file lies in a directory")?;
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
         fs::copy(root.join(name), &target).with_context(|| format!("copy {name}"))?;
     }
@@ -81,15 +81,15 @@ fn share_fetched(cache: &Path) -> Result<()> {
     Ok(())
 }
 
-fn digests(folder: &Path) -> Result<BTreeMap<String, String>> {
+fn digests(directory: &Path) -> Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![PathBuf::new()];
     while let Some(part) = waiting.pop() {
-        let here = folder.join(&part);
+        let here = directory.join(&part);
         for item in fs::read_dir(&here).with_context(|| format!("list {}", here.display()))? {
             let item = item.with_context(|| format!("list {}", here.display()))?;
             let name = part.join(item.file_name());
-            // Names with a dot are notes about this folder, with times.
+            // Names with a dot are notes about this directory, with times.
             if item.file_name().to_string_lossy().starts_with('.') {
                 continue;
             }

@@ -84,11 +84,11 @@ fn graph() -> Result<BTreeSet<Crate>> {
     let tree = Cmd::new("cargo")
         .args(["tree", "--workspace", "--locked", "--edges", "normal,build,dev", "--prefix", "none"])
         .args(["--target", "x86_64-unknown-linux-gnu", "--format", "{p}|{l}"])
-        .folder(&place::repository());
+        .directory(&place::repository());
     Ok(tree.read()?.lines().filter_map(parse).collect())
 }
 
-/// `name v1.2.3 (folder or remark)|licence`, perhaps with ` (*)`; crates of the workspace have a folder.
+/// `name v1.2.3 (directory or remark)|licence`, perhaps with ` (*)`; crates of the workspace have a directory.
 fn parse(line: &str) -> Option<Crate> {
     let (package, licence) = line.trim_end_matches(" (*)").split_once('|')?;
     let mut words = package.split_whitespace();

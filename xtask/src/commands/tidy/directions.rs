@@ -170,8 +170,8 @@ const TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependenci
 
 pub(super) fn check(sources: &Sources) -> Result<Vec<String>> {
     let mut faults = Vec::new();
-    for (folder, file) in sources.manifests() {
-        let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == folder) else {
+    for (directory, file) in sources.manifests() {
+        let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == directory) else {
             faults.push(format!("{}: the crate has no line in xtask's table of directions", file.path));
             continue;
         };

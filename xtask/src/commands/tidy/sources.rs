@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Folders that are made, not written.
+/// Directories that are made, not written.
 const SKIPPED: [&str; 3] = [".git", "target", "testdata"];
 
 pub(super) struct SourceFile {
@@ -38,14 +38,14 @@ impl Sources {
         self.0.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
-    /// Manifests of crates, each with its folder.
+    /// Manifests of crates, each with its directory.
     pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &SourceFile)> {
         self.0.iter().filter_map(|file| Some((file.path.strip_suffix("/Cargo.toml")?, file)))
     }
 
-    fn walk(&mut self, root: &Path, folder: &Path) -> Result<()> {
-        for item in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
-            let path = item.with_context(|| format!("list {}", folder.display()))?.path();
+    fn walk(&mut self, root: &Path, directory: &Path) -> Result<()> {
+        for item in fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))? {
+            let path = item.with_context(|| format!("list {}", directory.display()))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if path.is_symlink() || SKIPPED.contains(&name.as_ref()) {
                 continue;

@@ -78,7 +78,7 @@ pub(super) fn machine_paths(sources: &Sources) -> Result<Vec<String>> {
     let places =
         [["/wo", "rk/"], ["/ho", "me/"], ["/root", "/."], ["/Use", "rs/"]].map(|halves| halves.concat());
     Ok(find(sources.all(), |line| {
-        let place = places.iter().find(|place| names_folder(line, place))?;
+        let place = places.iter().find(|place| names_directory(line, place))?;
         Some(format!("{place}… is a path of one machine"))
     }))
 }
@@ -99,7 +99,7 @@ pub(super) fn pages(sources: &Sources) -> Result<Vec<String>> {
 }
 
 /// Whether the line has the path itself, not one that ends like it (`network/`, `docs/work/`).
-fn names_folder(line: &str, place: &str) -> bool {
+fn names_directory(line: &str, place: &str) -> bool {
     line.match_indices(place).any(|(at, _)| {
         let before = line.get(..at).and_then(|start| start.chars().next_back());
         before.is_none_or(|c| !c.is_alphanumeric() && !"_-.$}>".contains(c))

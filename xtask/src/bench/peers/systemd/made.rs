@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use installer::tree::{Entry, Node, Tree};
 
-use super::{Package, Parts, folder_of};
+use super::{Package, Parts, directory_of};
 use crate::cache::{Key, KeyBuilder};
 use crate::command::Cmd;
 
@@ -21,13 +21,14 @@ const FOR_LDCONFIG: [&str; 6] =
     ["etc/ld.so.conf", "etc/ld.so.conf.d", LIBRARIES, "usr/lib64", "lib", "lib64"];
 
 /// Debian's ssh-keygen makes the key, with Debian's libraries; the host may have neither.
-pub(super) fn host_key(parts: &Parts<'_>, folders: &[(&Package, PathBuf)]) -> Result<PathBuf> {
-    let client = folder_of(folders, "openssh-client")?;
+pub(super) fn host_key(parts: &Parts<'_>, directories: &[(&Package, PathBuf)]) -> Result<PathBuf> {
+    let client = directory_of(directories, "openssh-client")?;
     let key = KeyBuilder::new("bench host key 1").file(&client.join("usr/bin/ssh-keygen"))?.finish();
     parts.cache.entry("bench-key", &key, |entry| {
-        let libraries: Vec<PathBuf> = folders.iter().map(|(_, folder)| folder.join(LIBRARIES)).collect();
-        let libraries = std::env::join_paths(libraries).context("join library folders")?;
-        let loader = folder_of(folders, "libc6")?.join(LIBRARIES).join("ld-linux-x86-64.so.2");
+        let libraries: Vec<PathBuf> =
+            directories.iter().map(|(_, directory)| directory.join(LIBRARIES)).collect();
+        let libraries = std::env::join_paths(libraries).context("join library directories")?;
+        let loader = directory_of(directories, "libc6")?.join(LIBRARIES).join("ld-linux-x86-64.so.2");
         let keygen =
             Cmd::new(loader).arg("--library-path").arg(libraries).arg(client.join("usr/bin/ssh-keygen"));
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "root@debian", "-f"]).arg(entry.join("key")).run()
@@ -37,13 +38,13 @@ pub(super) fn host_key(parts: &Parts<'_>, folders: &[(&Package, PathBuf)]) -> Re
 /// udev's kmod reads depmod's binary index only.
 pub(super) fn module_tree(parts: &Parts<'_>) -> Result<PathBuf> {
     let release = &parts.kernel.release;
-    let index = parts.modules.folder.join("modules.dep");
+    let index = parts.modules.directory.join("modules.dep");
     let key: Key =
         KeyBuilder::new("bench modules 1").part(&parts.kernel.identity).file(&index)?.part(release).finish();
     parts.cache.entry("bench-modules", &key, |entry| {
-        let base = tempfile::tempdir_in(entry).context("create a folder")?;
+        let base = tempfile::tempdir_in(entry).context("create a directory")?;
         let tree = base.path().join("usr/lib/modules").join(release);
-        copy_folder(&parts.modules.folder.join("kernel"), &tree.join("kernel"))?;
+        copy_directory(&parts.modules.directory.join("kernel"), &tree.join("kernel"))?;
         for name in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
             let from = parts.kernel.modules.join(name);
             fs::copy(&from, tree.join(name)).with_context(|| format!("copy {}", from.display()))?;
@@ -54,20 +55,20 @@ pub(super) fn module_tree(parts: &Parts<'_>) -> Result<PathBuf> {
     })
 }
 
-/// Without it every program would look for its libraries in a dozen folders, and a service would make it at each boot.
+/// Without it every program would look for its libraries in a dozen directories, and a service would make it at each boot.
 pub(super) fn linker_cache(parts: &Parts<'_>, files: &Tree, libc_bin: &Path) -> Result<PathBuf> {
-    let wanted = |path: &str| FOR_LDCONFIG.iter().any(|folder| Path::new(path).starts_with(folder));
+    let wanted = |path: &str| FOR_LDCONFIG.iter().any(|directory| Path::new(path).starts_with(directory));
     let entries: Vec<(&str, &Entry)> = files.iter().filter(|(path, _)| wanted(path)).collect();
     let mut key = KeyBuilder::new("bench linker cache 1").part(libc_bin.to_string_lossy().as_bytes());
     for (path, entry) in &entries {
-        // Files lie in folders of the cache that are named by their package's hash.
+        // Files lie in directories of the cache that are named by their package's hash.
         key = key.part(path).part(format!("{:?}", entry.node));
     }
-    parts.cache.entry("bench-linker-cache", &key.finish(), |folder| {
-        let root = tempfile::tempdir_in(folder).context("create a folder")?;
+    parts.cache.entry("bench-linker-cache", &key.finish(), |directory| {
+        let root = tempfile::tempdir_in(directory).context("create a directory")?;
         entries.iter().try_for_each(|(path, entry)| write(&root.path().join(path), entry))?;
         Cmd::new(libc_bin.join("usr/sbin/ldconfig")).arg("-X").arg("-r").arg(root.path()).run()?;
-        fs::rename(root.path().join("etc/ld.so.cache"), folder.join("ld.so.cache"))
+        fs::rename(root.path().join("etc/ld.so.cache"), directory.join("ld.so.cache"))
             .context("move ld.so.cache")
     })
 }
@@ -86,13 +87,13 @@ fn write(path: &Path, entry: &Entry) -> Result<()> {
     .with_context(|| format!("write {}", path.display()))
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
     for item in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
         let path = item.with_context(|| format!("list {}", from.display()))?.path();
         let to = to.join(path.file_name().unwrap_or_default());
         if path.is_dir() {
-            copy_folder(&path, &to)?;
+            copy_directory(&path, &to)?;
         } else {
             fs::copy(&path, &to).with_context(|| format!("copy {}", path.display()))?;
         }
