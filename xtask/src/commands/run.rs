@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use qemu_tests::accel::KERNEL_VARIABLE;
 use qemu_tests::cli::Billetctl;
 use qemu_tests::console::Console;
 
@@ -92,7 +93,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         (Architecture::Amd64, false) => build::build(freshness, own.as_ref(), purpose)?,
         (Architecture::Arm64, false) => build::build_for_arm64(freshness)?,
     };
-    start(&machine, &directory, &client(architecture, &artefacts)?)?;
+    start(&machine, &directory, &artefacts)?;
     let state = State::running()?.context("the node ended at once; its log is target/run/serial.log")?;
     if options.detach { wait_for_api(&state) } else { follow(&state) }
 }
@@ -106,7 +107,8 @@ fn client(architecture: Architecture, artefacts: &Artefacts) -> Result<PathBuf> 
 }
 
 /// Starts this program once more, in a process group of its own.
-fn start(options: &machine::Options, images: &Path, client: &Path) -> Result<()> {
+fn start(options: &machine::Options, images: &Path, artefacts: &Artefacts) -> Result<()> {
+    let client = client(options.architecture(), artefacts)?;
     // Not by its path: a later build may have replaced the file.
     let mut helper = Command::new("/proc/self/exe");
     helper
@@ -116,6 +118,10 @@ fn start(options: &machine::Options, images: &Path, client: &Path) -> Result<()>
         .arg(images)
         .arg("--client")
         .arg(client);
+    if options.architecture() == Architecture::Amd64 {
+        // What accelerators there are is tried with what was built here; there may be no other build.
+        helper.env(KERNEL_VARIABLE, place::repository().join(&artefacts.vmlinuz));
+    }
     helper.stdin(Stdio::null()).process_group(0);
     step::step("start the machine", || {
         let status = helper.status().context("start the helper process")?;
