@@ -23,7 +23,6 @@ use runtime::store::{
     SECRETS_STATUS, Spec,
 };
 use serde_json::{Value, json};
-use tokio::sync::broadcast::error::RecvError;
 
 use crate::published::replace;
 use crate::{Error, KubernetesNode, facts};
@@ -39,8 +38,7 @@ impl KubernetesNode {
     /// Has the resources be as configuration, name and addresses are, for as long as this is polled.
     pub async fn keep_config_resources(&self) {
         let mut config = self.runtime.config.subscribe();
-        let mut changes = self.runtime.store.changes();
-        let inputs = [HOSTNAME_STATUS.kind, NODE_ADDRESS.kind];
+        let mut changes = self.runtime.store.follow(&[&HOSTNAME_STATUS, &NODE_ADDRESS]);
         let mut said = String::new();
         loop {
             let fault = self.publish_config().err().map(|error| error.to_string()).unwrap_or_default();
@@ -48,19 +46,9 @@ impl KubernetesNode {
                 self.runtime.journal.warn(&format!("resources of Kubernetes: {fault}"));
             }
             said = fault;
-            let changed = async {
-                loop {
-                    match changes.recv().await {
-                        Ok(change) if !inputs.contains(&change.resource.metadata.kind) => {}
-                        // After a lag the inputs are read anew, which is all that counts.
-                        Ok(_) | Err(RecvError::Lagged(_)) => return,
-                        Err(RecvError::Closed) => std::future::pending::<()>().await,
-                    }
-                }
-            };
             tokio::select! {
                 changed = config.changed() => if changed.is_err() { return },
-                () = changed => tokio::time::sleep(BURST).await,
+                () = changes.next() => tokio::time::sleep(BURST).await,
             }
         }
     }

@@ -31,9 +31,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::journal::Journal;
-use runtime::store::Change;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 
 use crate::node::Node;
 
@@ -155,20 +152,20 @@ pub(crate) fn start(node: &Arc<Node>) {
 }
 
 async fn drive(node: Arc<Node>, controller: &'static Controller) {
-    let mut changes = node.runtime.store.changes();
+    let mut changes = node.runtime.store.follow(controller.inputs);
     let mut back_off = FIRST_BACK_OFF;
     node.runtime.journal.controller(&format!("{}: controller starting", controller.name));
     loop {
         match turn(&node, controller) {
             Ok(()) => {
                 back_off = FIRST_BACK_OFF;
-                wait_for_input(controller, &mut changes).await;
+                changes.next().await;
             }
             Err(error) => {
                 let seconds = back_off.as_secs();
                 let text = format!("{}: controller failed: {error}; again in {seconds} s", controller.name);
                 node.runtime.journal.controller(&text);
-                let _ = tokio::time::timeout(back_off, wait_for_input(controller, &mut changes)).await;
+                let _ = tokio::time::timeout(back_off, changes.next()).await;
                 back_off = (back_off * 2).min(LONGEST_BACK_OFF);
             }
         }
@@ -221,19 +218,6 @@ fn write_file(path: &str, text: &str) -> Result<(), String> {
         return Ok(());
     }
     fs::write(path, text).map_err(|e| format!("write {path}: {e}"))
-}
-
-async fn wait_for_input(controller: &Controller, changes: &mut Receiver<Change>) {
-    let matters =
-        |change: &Change| controller.inputs.iter().any(|kind| kind.kind == change.resource.metadata.kind);
-    loop {
-        match changes.recv().await {
-            Ok(change) if !matters(&change) => {}
-            // After a lag the inputs are read anew, which is all that counts.
-            Ok(_) | Err(RecvError::Lagged(_)) => return,
-            Err(RecvError::Closed) => std::future::pending::<()>().await,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,11 +29,9 @@ use runtime::Runtime;
 use runtime::clock::until;
 use runtime::services::Definition;
 use runtime::store::{
-    Addressing, DNS_RESOLVE_CACHE, DNS_UPSTREAM, DnsUpstream, HOST_DNS_CONFIG, HOSTNAME_STATUS,
+    Addressing, Changes, DNS_RESOLVE_CACHE, DNS_UPSTREAM, DnsUpstream, HOST_DNS_CONFIG, HOSTNAME_STATUS,
     HostDnsConfig, MEMBER, RESOLVER_STATUS, Spec,
 };
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -105,7 +103,7 @@ pub(crate) fn definition(runtime: &Arc<Runtime>) -> Definition {
 
 /// The service, on this port.
 async fn run(runtime: Arc<Runtime>, port: u16) -> Result<(), String> {
-    let mut changes = runtime.store.changes();
+    let mut changes = runtime.store.follow(&[&RESOLVER_STATUS, &HOSTNAME_STATUS, &MEMBER]);
     let (questions, inbox) = mpsc::channel(QUEUE);
     let mut resolver = Resolver::new(runtime, questions, port);
     let served = resolver.serve(&mut changes, inbox).await;
@@ -159,7 +157,7 @@ impl Resolver {
 
     async fn serve(
         &mut self,
-        changes: &mut Receiver<runtime::store::Change>,
+        changes: &mut Changes,
         mut inbox: mpsc::Receiver<Question>,
     ) -> Result<(), String> {
         let mut config = self.runtime.config.subscribe();
@@ -181,7 +179,7 @@ impl Resolver {
                         None => return Err("the queue of answers was closed".to_owned()),
                     },
                     () = until(due) => self.forwarder.tick(self.origin.elapsed()),
-                    () = inputs_changed(changes) => break,
+                    () = changes.next() => break,
                     _ = config.changed() => break,
                     () = tokio::time::sleep_until(retry), if !is_settled => break,
                 };
@@ -327,17 +325,6 @@ fn publish(runtime: &Runtime, settings: Settings, listening: &[Ipv4Addr]) {
     let spec = Spec::Addressing(Addressing::HostDns(config));
     if let Err(error) = runtime.store.put(HOST_DNS_CONFIG.writer, &HOST_DNS_CONFIG, "config", spec) {
         runtime.journal.warn(&format!("{ID}: {error}"));
-    }
-}
-
-async fn inputs_changed(changes: &mut Receiver<runtime::store::Change>) {
-    let inputs = [RESOLVER_STATUS.kind, HOSTNAME_STATUS.kind, MEMBER.kind];
-    loop {
-        match changes.recv().await {
-            Ok(change) if !inputs.contains(&change.resource.metadata.kind) => {}
-            Ok(_) | Err(RecvError::Lagged(_)) => return,
-            Err(RecvError::Closed) => std::future::pending::<()>().await,
-        }
     }
 }
 

@@ -58,8 +58,7 @@ use network_plan::Plan;
 use rtnetlink::sys::SocketAddr;
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
 use runtime::Runtime;
-use runtime::store::{Change, ETCD_PEER, Spec};
-use tokio::sync::broadcast::{self, error::RecvError};
+use runtime::store::{ETCD_PEER, Spec};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -99,7 +98,7 @@ pub async fn run<D: Disk>(
     let _kept6 = Owned(tokio::spawn(kept6.clone().follow(disk)).abort_handle());
     let mut managed = Managed::new(&runtime, (kept, kept6), planned);
     let mut config = runtime.config.subscribe();
-    let mut changes = runtime.store.changes();
+    let mut changes = runtime.store.follow(&[&ETCD_PEER]);
     loop {
         config.mark_unchanged();
         let links = status::publish(&runtime, &handle).await?;
@@ -110,7 +109,7 @@ pub async fn run<D: Disk>(
                 return Err("the netlink socket was closed".to_owned());
             },
             _ = config.changed() => {}
-            () = other_peers(&mut changes) => {}
+            () = changes.next() => {}
         }
         tokio::time::sleep(SETTLE).await;
         while let Some(Some(_)) = messages.next().now_or_never() {}
@@ -342,18 +341,6 @@ fn etcd_peers(runtime: &Runtime) -> Vec<IpAddr> {
     match peers.as_ref().map(|resource| &resource.spec) {
         Some(Spec::Fields(fields)) => serde_json::from_value(fields["addresses"].clone()).unwrap_or_default(),
         _ => Vec::new(),
-    }
-}
-
-/// Waits for a change of who may reach etcd.
-async fn other_peers(changes: &mut broadcast::Receiver<Change>) {
-    loop {
-        match changes.recv().await {
-            Ok(change) if change.resource.metadata.kind != ETCD_PEER.kind => {}
-            Ok(_) | Err(RecvError::Lagged(_)) => return,
-            // machined ends.
-            Err(RecvError::Closed) => std::future::pending().await,
-        }
     }
 }
 

@@ -19,7 +19,6 @@ use runtime::store::{
     LINK_ALIAS_SPEC, LINK_SPEC, LinkSpec, MACHINE_CONFIG, NetworkSpec, OPERATOR_SPEC, OperatorSpec,
     RESOLVER_SPEC, ROUTE_SPEC, ResolverSpec, RouteSpec, STATIC_HOST, Spec, Vip,
 };
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use runtime::Runtime;
@@ -32,23 +31,13 @@ const OPERATOR: &str = "operator";
 
 /// Keeps the resources like what they follow from.
 pub(super) async fn follow(runtime: Arc<Runtime>, mut plan: watch::Receiver<Plan>) {
-    let mut changes = runtime.store.changes();
-    let inputs = [&MACHINE_CONFIG, &DHCP_LEASE].map(|kind| kind.kind);
+    let mut changes = runtime.store.follow(&[&MACHINE_CONFIG, &DHCP_LEASE]);
     loop {
         let now = plan.borrow_and_update().clone();
         publish(&runtime, &now);
-        loop {
-            tokio::select! {
-                changed = plan.changed() => match changed {
-                    Ok(()) => break,
-                    Err(_) => return,
-                },
-                change = changes.recv() => match change {
-                    Ok(change) if !inputs.contains(&change.resource.metadata.kind) => {}
-                    Ok(_) | Err(RecvError::Lagged(_)) => break,
-                    Err(RecvError::Closed) => return,
-                },
-            }
+        tokio::select! {
+            changed = plan.changed() => if changed.is_err() { return },
+            () = changes.next() => {}
         }
     }
 }

@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use config::own::Vrrp;
 use runtime::store::OPERATOR_SPEC;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
 use crate::node::Node;
@@ -38,7 +37,7 @@ enum Shared {
 /// Follows the addresses of the config.
 pub(crate) async fn run(node: Arc<Node>) {
     let mut holders: BTreeMap<Shared, watch::Sender<()>> = BTreeMap::new();
-    let mut changes = node.runtime.store.changes();
+    let mut changes = node.runtime.store.follow(&[&OPERATOR_SPEC]);
     let mut config = node.runtime.config.subscribe();
     loop {
         config.mark_unchanged();
@@ -58,18 +57,9 @@ pub(crate) async fn run(node: Arc<Node>) {
                 sender
             });
         }
-        loop {
-            tokio::select! {
-                changed = config.changed() => match changed {
-                    Ok(()) => break,
-                    Err(_) => return,
-                },
-                change = changes.recv() => match change {
-                    Ok(change) if change.resource.metadata.kind != OPERATOR_SPEC.kind => {}
-                    Ok(_) | Err(RecvError::Lagged(_)) => break,
-                    Err(RecvError::Closed) => return,
-                },
-            }
+        tokio::select! {
+            changed = config.changed() => if changed.is_err() { return },
+            () = changes.next() => {}
         }
     }
 }

@@ -10,7 +10,6 @@ use runtime::store::{
     MACHINE_STATUS, MachineStatus as StatusSpec, RuntimeSpec, SERVICE, Spec, StageStatus,
     UnmetCondition as Unmet,
 };
-use tokio::sync::broadcast::error::RecvError;
 
 use crate::late_services::may_wait;
 use crate::node::Node;
@@ -74,23 +73,18 @@ fn put_resource(node: &Node, stage: MachineStage, ready: bool, unmet: &[Missing]
 
 /// Follows the services of a running machine: one that falls, or comes back, changes its status.
 pub(super) async fn follow_services(node: Arc<Node>) {
-    let mut changes = node.runtime.store.changes();
+    let mut changes = node.runtime.store.follow(&[&SERVICE]);
     loop {
-        match changes.recv().await {
-            Ok(change) if change.resource.metadata.kind != SERVICE.kind => {}
-            Ok(_) | Err(RecvError::Lagged(_)) => {
-                if let Some(told) = unmet_of_running(&node) {
-                    let ids = node.runtime.services.ids();
-                    let late: Vec<String> = ids
-                        .into_iter()
-                        .filter(|id| !may_wait(&node.runtime.root, id) && !node.runtime.services.is_up(id))
-                        .collect();
-                    if told != late.iter().map(|id| not_up(id)).collect::<Vec<_>>() {
-                        publish_stage(&node, "", &Stage::Running(late));
-                    }
-                }
+        changes.next().await;
+        if let Some(told) = unmet_of_running(&node) {
+            let ids = node.runtime.services.ids();
+            let late: Vec<String> = ids
+                .into_iter()
+                .filter(|id| !may_wait(&node.runtime.root, id) && !node.runtime.services.is_up(id))
+                .collect();
+            if told != late.iter().map(|id| not_up(id)).collect::<Vec<_>>() {
+                publish_stage(&node, "", &Stage::Running(late));
             }
-            Err(RecvError::Closed) => return,
         }
     }
 }

@@ -25,14 +25,12 @@ use std::time::{Duration, Instant};
 use runtime::Runtime;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sys::clock::Steering;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 
 use discipline::{Correction, Discipline};
 pub use query::{QueryError, Sample, query};
 use runtime::clock;
 use runtime::store::{
-    ADJTIME_STATUS, CLOCK_SOURCE, Change, ClockSource, DHCP_LEASE, MACHINE_CONFIG, Spec, TIME_SERVER_SPEC,
+    ADJTIME_STATUS, CLOCK_SOURCE, ClockSource, DHCP_LEASE, MACHINE_CONFIG, Spec, TIME_SERVER_SPEC,
     TIME_SERVER_STATUS, TIME_STATUS, TimeStatus,
 };
 use select::Choice;
@@ -90,7 +88,8 @@ pub(crate) fn trust_host(runtime: &Runtime) -> Result<(), String> {
 
 /// The service.
 pub async fn run(runtime: Arc<Runtime>) -> Result<(), String> {
-    let mut changes = runtime.store.changes();
+    // A new config, or a network that was not there before.
+    let mut changes = runtime.store.follow(&[&MACHINE_CONFIG, &DHCP_LEASE]);
     let mut timed = Timed::new(runtime);
     loop {
         timed.apply_floor();
@@ -98,19 +97,7 @@ pub async fn run(runtime: Arc<Runtime>) -> Result<(), String> {
         let pause = timed.turn(&settings).await;
         tokio::select! {
             () = clock::until(pause.map(|pause| tokio::time::Instant::now() + pause)) => {}
-            () = input_changed(&mut changes) => {}
-        }
-    }
-}
-
-/// A new config, or a network that was not there before.
-async fn input_changed(changes: &mut Receiver<Change>) {
-    loop {
-        match changes.recv().await {
-            Ok(change)
-                if ![MACHINE_CONFIG.kind, DHCP_LEASE.kind].contains(&change.resource.metadata.kind) => {}
-            Ok(_) | Err(RecvError::Lagged(_)) => return,
-            Err(RecvError::Closed) => std::future::pending::<()>().await,
+            () = changes.next() => {}
         }
     }
 }

@@ -9,6 +9,7 @@
 mod addressing;
 mod binary;
 mod block;
+mod changes;
 mod definition;
 mod document;
 mod facts;
@@ -36,6 +37,7 @@ pub use addressing::*;
 pub use binary::BinaryError;
 pub use binary::OURS;
 pub use block::*;
+pub use changes::Changes;
 pub use definition::{Column, Definition, Sensitivity};
 pub use document::MachineDocument;
 pub use facts::*;
@@ -285,6 +287,11 @@ impl Store {
     /// Every later change of the store in order.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.shared.changes.subscribe()
+    }
+
+    /// Follows later changes of these types.
+    pub fn follow(&self, kinds: &[&'static Definition]) -> Changes {
+        Changes::new(self.changes(), kinds)
     }
 }
 
