@@ -161,11 +161,33 @@ fn moved(cluster: &Running, address: &str, from: &str) -> (String, Duration) {
     }
 }
 
+/// Waits until the member of a node that has the address does not lead etcd.
+fn does_not_lead(cluster: &Running, holder: &str) {
+    let address = match holder {
+        "cp-1" => FIRST,
+        "cp-2" => SECOND,
+        _ => THIRD,
+    };
+    let begin = Instant::now();
+    loop {
+        let status = cluster.until(&["-n", address, "etcd", "status"], &["LEADER"], STEP_LIMIT);
+        let is_id = |word: &&str| word.len() == 16 && word.chars().all(|digit| digit.is_ascii_hexdigit());
+        let ids: Vec<&str> = status.split_whitespace().filter(is_id).collect();
+        assert!(ids.len() == 2, "no member and its leader: {status}");
+        if ids[0] != ids[1] {
+            return;
+        }
+        assert!(begin.elapsed() < deadline(STEP_LIMIT), "{holder} has the address and leads etcd: {status}");
+        std::thread::sleep(Duration::from_millis(250));
+    }
+}
+
 /// The address goes elsewhere when its holder cannot serve, hangs, or stops; and the API answers by it.
 fn shared_address_moves(cluster: &Running, tell: &dyn Fn(&str)) {
     let running = cluster.cluster.as_ref().unwrap();
     let (first, _) = moved(cluster, SHARED, "");
-    tell(&format!("{first} has the shared address"));
+    does_not_lead(cluster, &first);
+    tell(&format!("{first} has the shared address, and another member leads etcd"));
     // A machined that hangs loses it, and has not got it when it goes on.
     let machined = cluster.processes(&first, "machined").pop_first().unwrap().to_string();
     let signal =

@@ -40,7 +40,7 @@ use apply::Asked;
 use client::Told;
 use kept::Kept;
 use link::Link;
-use owned::Owned;
+pub(crate) use owned::Owned;
 
 pub use kept::Disk;
 

@@ -3,7 +3,7 @@
 use tokio::task::AbortHandle;
 
 /// Ends a task with the value that owns it.
-pub(super) struct Owned(pub(super) AbortHandle);
+pub(crate) struct Owned(pub(crate) AbortHandle);
 
 impl Drop for Owned {
     fn drop(&mut self) {

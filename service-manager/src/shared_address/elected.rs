@@ -16,8 +16,10 @@ use kubernetes_node::etcd::election::{Candidate, LEASE, RENEWAL_DEADLINE, Standi
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::leadership;
 use super::link::{RETRY, place};
 use super::serving::Serving;
+use crate::network::Owned;
 use crate::network::shared::{LIFETIME, Place};
 use crate::node::Node;
 
@@ -46,6 +48,7 @@ pub(super) async fn hold(node: Arc<Node>, link: String, address: IpAddr, mut end
         until: None,
         announcements: 0,
         said: String::new(),
+        leadership: None,
     };
     loop {
         let period = match holder.step().await {
@@ -80,6 +83,8 @@ struct Holder {
     until: Option<Instant>,
     announcements: u32,
     said: String,
+    /// Runs while this node has the address.
+    leadership: Option<Owned>,
 }
 
 impl Holder {
@@ -135,6 +140,8 @@ impl Holder {
         self.said.clear();
         if is_new {
             self.announcements = ANNOUNCEMENTS;
+            self.leadership =
+                Some(Owned(tokio::spawn(leadership::pass_on(self.node.clone())).abort_handle()));
             self.say(&format!(
                 "enabled shared IP {:?} on interface {:?}",
                 self.address.to_string(),
@@ -187,6 +194,7 @@ impl Holder {
         if self.until.take().is_none() {
             return false;
         }
+        self.leadership = None;
         let dropped = self.place.drop_address().await;
         if let Err(error) = &dropped {
             self.say(&format!("{error}; the kernel removes it within {} s", LIFETIME.as_secs()));

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | [`run`] | `OperatorSpecs`, the config | one holder an address | with machined |
 //! | [`elected::hold`] | etcd's election, the API server of this node | the link's address | with the address in the config |
+//! | [`leadership::pass_on`] | etcd's members | who leads etcd | with the address on the link |
 //! | [`routed::hold`] | packets of VRRP, the API server of this node | the link's address | with the document in the config |
 //!
 //! Owns: which addresses there are, and that each has one holder.
@@ -11,6 +12,7 @@
 //! Source: docs/users/shared-address.md.
 
 mod elected;
+mod leadership;
 mod link;
 mod routed;
 mod serving;

@@ -6,6 +6,7 @@
 //! Does not: have the address; `shared_address` of machined does.
 //! Source: etcd's election service, whose keys clients of both generations use.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -65,6 +66,24 @@ impl KubernetesNode {
     }
 }
 
+/// The names of the members whose nodes lead the election of an address.
+pub(super) async fn holders(client: &mut Client) -> Result<BTreeSet<String>, Error> {
+    let options = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
+    let found = client.get(PREFIX, Some(options)).await.map_err(refused(ENDPOINT))?;
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Ok(leaders(found.kvs().iter().map(|found| (text(found.key()), text(found.value())))))
+}
+
+/// Of candidates in the order of their keys' creation: the value of the first one of each address.
+fn leaders(candidates: impl IntoIterator<Item = (String, String)>) -> BTreeSet<String> {
+    let mut addresses = BTreeSet::new();
+    let firsts = candidates.into_iter().filter(|(key, _)| {
+        let address = key.rsplit_once('/').map_or(key.as_str(), |(address, _)| address);
+        addresses.insert(address.to_owned())
+    });
+    firsts.map(|(_, name)| name).collect()
+}
+
 impl Candidate {
     /// Renews the lease; how it stands then.
     ///
@@ -122,5 +141,24 @@ impl Candidate {
         };
         let resigned = tokio::time::timeout(DEADLINE, resigned).await;
         resigned.map_err(|_| client::late(ENDPOINT, DEADLINE))?.map_err(refused(ENDPOINT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_candidate_of_each_address_has_it() {
+        let candidate =
+            |address: &str, lease: &str, name: &str| (format!("{PREFIX}{address}/{lease}"), name.to_owned());
+        let candidates = [
+            candidate("10.0.0.9", "a", "node-2"),
+            candidate("fd00::9", "b", "node-1"),
+            candidate("10.0.0.9", "c", "node-1"),
+            candidate("10.0.0.9", "d", "node-3"),
+        ];
+        assert_eq!(leaders(candidates), ["node-1".to_owned(), "node-2".to_owned()].into());
+        assert!(leaders([]).is_empty());
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, DowngradeOptions, SnapshotStreaming};
 
 use super::client::{self, Access, ENDPOINT, Listed, QUORUM_DEADLINE, refused};
+use super::election;
 use super::member::{Health, Member, hex};
 use super::quorum;
 use super::record::{self, Record, Stage};
@@ -209,6 +210,27 @@ impl KubernetesNode {
             self.runtime.journal.say(&format!("etcd: {} leads from now on", successor.title()));
         }
         Ok(successor.map(|member| member.title()))
+    }
+
+    /// Has a member lead whose node has no shared address, if this node's member leads: a node that dies with both costs the
+    /// address an election of etcd beside its own. Answers which; `None` where this member does not lead or no other fits.
+    ///
+    /// # Errors
+    /// [`MemberError::Other`].
+    pub async fn pass_etcd_leadership_on(&self) -> Result<Option<String>, MemberError> {
+        let status = self.etcd_status().await?;
+        if status.leader != status.id {
+            return Ok(None);
+        }
+        let Asked { access, mut client, listed, .. } = self.all_members().await?;
+        let holders = election::holders(&mut client).await?;
+        let mut health = client::health(&access, &listed.members).await;
+        health.retain(|one| one.member.id == status.id || !holders.contains(&one.member.name));
+        match pass_on(&access, status.id, &health).await {
+            Ok(successor) => Ok(successor.map(|member| member.title())),
+            Err(MemberError::NoSuccessor(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether this node's member could leave now: a node that is no member could.
