@@ -204,21 +204,26 @@ fn of_server(resource: &Resource) -> Option<String> {
 }
 
 fn of_network(status: &NetworkStatus) -> Vec<Cause> {
-    let address = cause(
-        "network-no-address",
-        "the node has no address that others can reach",
-        "look at the links (get links) and the DHCP server, or give an address in machine.network.interfaces",
-    );
-    let route = cause(
-        "network-no-default-route",
-        "the node has no default route",
-        "have the DHCP server give a router, or add a route in machine.network.interfaces",
-    );
-    match (status.address_ready, status.connectivity_ready) {
-        (false, _) => vec![address],
-        (true, false) => vec![route],
-        (true, true) => Vec::new(),
-    }
+    let mut cause = match (status.address_ready, status.connectivity_ready) {
+        (false, _) => cause(
+            "network-no-address",
+            "the node has no address that others can reach",
+            "look at the links (get links) and the DHCP server, or give an address in machine.network.interfaces",
+        ),
+        (true, false) => cause(
+            "network-no-default-route",
+            "the node has no default route",
+            "have the DHCP server give a router, or add a route in machine.network.interfaces",
+        ),
+        (true, true) if !status.reasons.is_empty() => cause(
+            "network-gateway-silent",
+            "a gateway of the node does not answer",
+            "look at the gateway and at what is between (get gatewaystatuses), or correct the route",
+        ),
+        (true, true) => return Vec::new(),
+    };
+    cause.more.clone_from(&status.reasons);
+    vec![cause]
 }
 
 fn of_runtime(id: &str, runtime: &RuntimeSpec) -> Vec<Cause> {
@@ -365,6 +370,7 @@ mod tests {
                 connectivity_ready,
                 hostname_ready: true,
                 etc_files_ready: true,
+                reasons: Vec::new(),
             };
             Spec::Addressing(Addressing::Status(status))
         };
@@ -394,6 +400,16 @@ mod tests {
         assert_eq!(ids(&store), ["network-no-default-route"]);
         put(&store, &NETWORK_STATUS, "status", network(true, true));
         assert!(ids(&store).is_empty(), "what is well again is no cause");
+        let reason = "eth0: carrier; gateway 10.0.0.1 does not answer ARP";
+        let silent = NetworkStatus {
+            address_ready: true,
+            connectivity_ready: true,
+            reasons: vec![reason.into()],
+            ..NetworkStatus::default()
+        };
+        put(&store, &NETWORK_STATUS, "status", Spec::Addressing(Addressing::Status(silent)));
+        assert_eq!(ids(&store), ["network-gateway-silent"]);
+        assert!(found(&store)[0].1.contains(reason));
     }
 
     #[test]

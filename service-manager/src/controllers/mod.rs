@@ -20,6 +20,7 @@ mod hostname;
 mod hosts;
 mod kernel_params;
 mod machine_type;
+mod network_reasons;
 mod network_status;
 mod resolver;
 mod root_secrets;

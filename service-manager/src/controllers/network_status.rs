@@ -1,17 +1,25 @@
 //! How far the network is: an address, a way out, a name, the files that programs read.
 //!
-//! Where the config has probes, they say whether there is a way out, and not a default route.
+//! Where the config has probes, they say whether there is a way out, and not a default route. Why something is missing is
+//! said in words (`network_reasons`); a gateway that is silent is told of, and takes nothing back: it may be asked in vain by a
+//! link that the node does not need.
 
 use runtime::store::{
-    ADDRESS_STATUS, Addressing, HOSTNAME_STATUS, NETWORK_STATUS, NetworkSpec, NetworkStatus, PROBE_STATUS,
+    Addressing, Definition, HOSTNAME_STATUS, NETWORK_STATUS, NetworkSpec, NetworkStatus, PROBE_STATUS,
     RESOLVER_STATUS, ROUTE_STATUS, Spec,
 };
 
 use super::controller::{Action, Controller, Snapshot};
+use super::network_reasons;
+
+static INPUTS: [&Definition; 8] = {
+    let [addresses, links, clients, gateways] = network_reasons::INPUTS;
+    [addresses, links, clients, gateways, &ROUTE_STATUS, &HOSTNAME_STATUS, &RESOLVER_STATUS, &PROBE_STATUS]
+};
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "network.NetworkStatusController",
-    inputs: &[&ADDRESS_STATUS, &ROUTE_STATUS, &HOSTNAME_STATUS, &RESOLVER_STATUS, &PROBE_STATUS],
+    inputs: &INPUTS,
     outputs: &[&NETWORK_STATUS],
     reconcile,
 };
@@ -30,11 +38,14 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     };
     let probes: Vec<bool> = snapshot.list(&PROBE_STATUS).map(|resource| succeeded(&resource.spec)).collect();
     let is_connected = if probes.is_empty() { leads_out } else { probes.iter().all(|found| *found) };
+    let has_address = !super::addresses::current(snapshot).is_empty();
+    let is_well = has_address && is_connected && network_reasons::silent_gateways(snapshot).is_empty();
     let status = NetworkStatus {
-        address_ready: !super::addresses::current(snapshot).is_empty(),
+        address_ready: has_address,
         connectivity_ready: is_connected,
         hostname_ready: has_name,
         etc_files_ready: has_name && snapshot.list(&RESOLVER_STATUS).next().is_some(),
+        reasons: if is_well { Vec::new() } else { network_reasons::sentences(snapshot) },
     };
     Ok(vec![Action::Put(&NETWORK_STATUS, "status", Spec::Addressing(Addressing::Status(status)))])
 }

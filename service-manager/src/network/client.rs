@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::apply::{self, Asked};
+use super::dhcp_status::DhcpStatus;
 use super::kept::Kept;
 use super::link::Link;
 use super::opening::{opened, random};
@@ -65,6 +66,7 @@ struct Client {
     retry: Option<Duration>,
     origin: Instant,
     said: String,
+    status: DhcpStatus,
 }
 
 /// Holds a lease on a link for as long as it is polled; then the lease is given back.
@@ -78,6 +80,7 @@ pub(super) async fn run(
     let (frames, arp) = opened(&runtime, &link, "DHCP", open).await;
     let now = told.borrow_and_update().clone();
     let states = States::new(now.asked.settings.clone(), random());
+    let status = DhcpStatus::new(&runtime, &link.name, "dhcp4");
     let mut client = Client {
         runtime,
         handle,
@@ -93,6 +96,7 @@ pub(super) async fn run(
         retry: None,
         origin: Instant::now(),
         said: String::new(),
+        status,
     };
     client.serve(told).await;
 }
@@ -217,6 +221,7 @@ impl Client {
             let outputs = self.states.change(now, self.told.asked.settings.clone());
             self.obey(outputs).await;
         } else if self.told.carrier && (!old.carrier || self.told.ups != old.ups) {
+            self.status.begin();
             let outputs = self.states.start(now, self.kept.address(&self.hardware()));
             self.obey(outputs).await;
         }
@@ -231,6 +236,7 @@ impl Client {
         for output in outputs {
             match output {
                 Output::Broadcast(message) => {
+                    self.status.requested();
                     let frame = frame::broadcast(self.hardware(), &message);
                     // A link that is down sends nothing, and a full queue is a lost frame like any other.
                     let _ = packet::send(self.frames.get_ref(), &frame);
@@ -247,12 +253,14 @@ impl Client {
                     // An earlier machined may have left it.
                     apply::remove(&self.handle, self.link.index, address.into()).await;
                     forget_lease(&self.runtime, &self.link.name);
+                    self.status.lost(format!("a server refused {address}, which the link had before"));
                 }
             }
         }
     }
 
     async fn bound(&mut self, lease: Lease) {
+        self.status.granted(format!("{}/{} from {}", lease.address, lease.prefix, lease.server));
         let before = self.applied.as_ref().map(|(_, lease)| lease.clone());
         self.apply(lease.clone()).await;
         if before.as_ref().is_none_or(|before| before.address != lease.address) {
@@ -265,11 +273,13 @@ impl Client {
     }
 
     async fn lost(&mut self, lease: &Lease, loss: Loss) {
-        self.warn(&match loss {
+        let reason = match loss {
             Loss::Expired => format!("lease of {} is over", lease.address),
             Loss::Refused => format!("{} does not grant {} any more", lease.server, lease.address),
-            Loss::Conflict => format!("{} was given back", lease.address),
-        });
+            Loss::Conflict => format!("{} was given back: another machine has it", lease.address),
+        };
+        self.warn(&reason);
+        self.status.lost(reason);
         (self.guard, self.applied, self.replies, self.retry) = (None, None, None, None);
         apply::remove(&self.handle, self.link.index, lease.address.into()).await;
         forget_lease(&self.runtime, &self.link.name);

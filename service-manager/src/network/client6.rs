@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::apply;
+use super::dhcp_status::DhcpStatus;
 use super::kept::Kept;
 use super::link::Link;
 use super::opening::{opened, random};
@@ -64,6 +65,7 @@ struct Client {
     retry: Option<Duration>,
     origin: Instant,
     said: String,
+    status: DhcpStatus,
 }
 
 /// Holds a lease on a link for as long as it is polled; then the lease is given back.
@@ -77,6 +79,7 @@ pub(super) async fn run(
     let socket = opened(&runtime, &link, "DHCPv6", open).await;
     let now = told.borrow_and_update().clone();
     let states = States::new(now.settings.clone(), random());
+    let status = DhcpStatus::new(&runtime, &link.name, "dhcp6");
     let mut client = Client {
         runtime,
         handle,
@@ -90,6 +93,7 @@ pub(super) async fn run(
         retry: None,
         origin: Instant::now(),
         said: String::new(),
+        status,
     };
     client.serve(told).await;
 }
@@ -101,6 +105,12 @@ fn open(link: &Link) -> io::Result<UdpSocket> {
     socket.bind_device(Some(link.name.as_bytes()))?;
     socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, CLIENT_PORT, 0, 0).into())?;
     UdpSocket::from_std(socket.into())
+}
+
+/// The addresses of a lease.
+fn list(lease: &Lease) -> String {
+    let list: Vec<String> = lease.addresses.iter().map(|it| it.address.to_string()).collect();
+    list.join(", ")
 }
 
 fn wall() -> Duration {
@@ -202,6 +212,7 @@ impl Client {
             let outputs = self.states.change(now, self.told.settings.clone());
             self.obey(outputs).await;
         } else if self.told.carrier && (!old.carrier || self.told.ups != old.ups) {
+            self.status.begin();
             let outputs = self.states.start(now, self.before());
             self.obey(outputs).await;
         }
@@ -211,6 +222,7 @@ impl Client {
         for output in outputs {
             match output {
                 Output::Send(message) => {
+                    self.status.requested();
                     let to = SocketAddrV6::new(SERVERS, SERVER_PORT, 0, self.link.index);
                     // Without an address of the link, yet, it is a lost message like any other.
                     let _ = self.socket.send_to(&message, SocketAddr::from(to)).await;
@@ -224,6 +236,7 @@ impl Client {
                         apply::remove(&self.handle, self.link.index, address.address.into()).await;
                     }
                     forget_lease(&self.runtime, &self.link.name);
+                    self.status.lost(format!("{}, of before, does not fit the link", list(&lease)));
                 }
                 // The node always asks for addresses.
                 Output::Informed(_) => {}
@@ -243,13 +256,9 @@ impl Client {
         self.apply(lease.clone()).await;
         if !is_prolonged {
             self.check = Some(self.now() + CHECK);
-            let list: Vec<String> = lease.addresses.iter().map(|it| it.address.to_string()).collect();
-            let server = &lease.server_duid;
-            self.runtime.journal.say(&format!(
-                "networkd: {}: {} from {server}",
-                self.link.name,
-                list.join(", ")
-            ));
+            let granted = format!("{} from {}", list(&lease), lease.server_duid);
+            self.runtime.journal.say(&format!("networkd: {}: {granted}", self.link.name));
+            self.status.granted(granted);
         }
         let kept = KeptLease::of(&lease, self.now(), wall()).to_string();
         self.kept.put(&self.told.settings.hardware, Some(kept), is_prolonged);
@@ -257,17 +266,15 @@ impl Client {
     }
 
     async fn lost(&mut self, lease: &Lease, loss: Loss) {
-        let list: Vec<String> = lease.addresses.iter().map(|it| it.address.to_string()).collect();
-        self.warn(&format!(
-            "{} {}",
-            list.join(", "),
-            match loss {
-                Loss::Expired => "is over: no server prolonged it",
-                Loss::Refused => "is no longer granted",
-                Loss::Conflict => "was given up",
-                Loss::Released => "was given back",
-            }
-        ));
+        let reason = match loss {
+            Loss::Expired => "is over: no server prolonged it",
+            Loss::Refused => "is no longer granted",
+            Loss::Conflict => "was given up",
+            Loss::Released => "was given back",
+        };
+        let reason = format!("{} {reason}", list(lease));
+        self.warn(&reason);
+        self.status.lost(reason);
         (self.applied, self.check, self.retry) = (None, None, None);
         for address in &lease.addresses {
             apply::remove(&self.handle, self.link.index, address.address.into()).await;

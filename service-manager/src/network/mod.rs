@@ -5,6 +5,8 @@
 //! | [`run`] | netlink notifications, the machine config | status resources, addresses, clients | with the service |
 //! | [`client::run`], one a link | DHCP and ARP of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
 //! | [`client6::run`], one a link | DHCPv6 of the link | the link's addresses, its `DhcpLeases` | when the link goes |
+//! | [`gateways::follow`] | routes of the store, the kernel's neighbours | `GatewayStatuses` | with the service |
+//! | [`console::follow`] | `NetworkStatuses` | the console | with the service |
 //! | [`kept::Kept::follow`], one a kind of DHCP | STATE, once it is there | addresses that links had | with the service |
 //!
 //! Does not: read the config itself: `network_plan` says what every link is to be. Write resolv.conf and the host name
@@ -15,11 +17,14 @@ mod advertisement;
 mod apply;
 mod client;
 mod client6;
+mod console;
+pub(crate) mod dhcp_status;
 mod ethernet;
 mod ethtool;
 mod facts;
 mod firewall;
 mod firewall_chains;
+pub(crate) mod gateways;
 mod generic;
 mod kept;
 mod link;
@@ -92,6 +97,8 @@ pub async fn run<D: Disk>(
     let _connection = Owned(tokio::spawn(connection).abort_handle());
     let _beside = Owned(tokio::spawn(beside).abort_handle());
     let (planned, plan) = watch::channel(Plan::default());
+    let _gateways = Owned(tokio::spawn(gateways::follow(runtime.clone(), handle.clone())).abort_handle());
+    let _console = Owned(tokio::spawn(console::follow(runtime.clone())).abort_handle());
     let _specs = Owned(tokio::spawn(specs::follow(runtime.clone(), plan)).abort_handle());
     let (kept, kept6) = (Kept::read(&runtime, kept::ADDRESSES), Kept::read(&runtime, kept::LEASES));
     let _kept = Owned(tokio::spawn(kept.clone().follow(disk.clone())).abort_handle());

@@ -53,6 +53,34 @@ pub static NETWORK_STATUS: Definition = Definition {
     ..NETWORK
 };
 
+/// What servers of DHCP answered to a link's client.
+pub static DHCP_STATUS: Definition = Definition {
+    kind: "DhcpStatuses.net.billet.dev",
+    display: "DhcpStatus",
+    columns: &[
+        column("State", "{.state}"),
+        column("Since", "{.since}"),
+        column("Requests", "{.requests}"),
+        column("Message", "{.message}"),
+    ],
+    writer: "networkd",
+    ..NETWORK
+};
+
+/// Whether the gateway of a default route answers on its link.
+pub static GATEWAY_STATUS: Definition = Definition {
+    kind: "GatewayStatuses.net.billet.dev",
+    display: "GatewayStatus",
+    columns: &[
+        column("Link", "{.link}"),
+        column("Gateway", "{.gateway}"),
+        column("State", "{.state}"),
+        column("Since", "{.since}"),
+    ],
+    writer: "networkd",
+    ..NETWORK
+};
+
 /// A rule that chooses the table of routes for a packet, as the kernel has it.
 pub static ROUTING_RULE_STATUS: Definition =
     Definition::published("RoutingRuleStatuses.net.talos.dev", "network.RoutingRuleStatusController");
@@ -198,7 +226,7 @@ pub struct Resolvers {
 }
 
 /// How far the network is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkStatus {
     /// There is an address that others can reach.
@@ -209,4 +237,8 @@ pub struct NetworkStatus {
     pub hostname_ready: bool,
     /// hosts and resolv.conf are written.
     pub etc_files_ready: bool,
+    /// Where there is no address, no default route or no gateway that answers: what is known of each link, a sentence each.
+    /// Not in the binary form.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
 }

@@ -4,8 +4,8 @@
 //! Source: crates/api/tests/data/resources.tsv; the `billet.dev` types are ours.
 
 use super::addressing::{
-    DNS_RESOLVE_CACHE, DNS_UPSTREAM, HARDWARE_ADDRESS, HOST_DNS_CONFIG, NETWORK_STATUS, NF_TABLES_CHAIN,
-    NODE_ADDRESS, RESOLVER_STATUS, ROUTING_RULE_SPEC, ROUTING_RULE_STATUS,
+    DHCP_STATUS, DNS_RESOLVE_CACHE, DNS_UPSTREAM, GATEWAY_STATUS, HARDWARE_ADDRESS, HOST_DNS_CONFIG,
+    NETWORK_STATUS, NF_TABLES_CHAIN, NODE_ADDRESS, RESOLVER_STATUS, ROUTING_RULE_SPEC, ROUTING_RULE_STATUS,
 };
 use super::block::{BLOCK_DEVICE, BLOCK_SYMLINK, DISCOVERED_VOLUME, DISK, SYSTEM_DISK, VOLUME_STATUS};
 use super::definition::{PLAIN, column, same_name};
@@ -302,7 +302,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 134] = [
+static WRITTEN: [&Definition; 136] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -330,6 +330,7 @@ static WRITTEN: [&Definition; 134] = [
     &CUSTOMIZATION_CONFIG,
     &DEVICES_STATUS,
     &DHCP_LEASE,
+    &DHCP_STATUS,
     &DIAGNOSTIC,
     &DISCOVERED_VOLUME,
     &DISK,
@@ -351,6 +352,7 @@ static WRITTEN: [&Definition; 134] = [
     &EXTENSION_STATUS,
     &EXTRA_MANIFESTS_CONFIG,
     &FILE_STATUS,
+    &GATEWAY_STATUS,
     &HARDWARE_ADDRESS,
     &HOST_DNS_CONFIG,
     &HOSTNAME_SPEC,

@@ -125,6 +125,7 @@ fn network() -> Vec<Sample> {
         connectivity_ready: true,
         hostname_ready: true,
         etc_files_ready: true,
+        reasons: Vec::new(),
     };
     let rule = RoutingRule {
         family: "inet6",

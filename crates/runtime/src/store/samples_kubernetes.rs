@@ -112,6 +112,11 @@ fn fields() -> Vec<(&'static Definition, serde_json::Value)> {
         (&ETCD_MEMBER, json!({ "memberID": "1f" })),
         (&ETCD_PEER, json!({ "addresses": ["10.0.0.3"] })),
         (
+            &DHCP_STATUS,
+            json!({ "link": "x", "state": "granted", "since": "x", "requests": 1, "message": "x" }),
+        ),
+        (&GATEWAY_STATUS, json!({ "link": "x", "gateway": "10.0.0.1", "state": "answers", "since": "x" })),
+        (
             &CERTIFICATE_STATUS,
             json!({
                 "subject": "x", "organizations": ["x"], "issuer": "x", "names": ["x"], "notBefore": "x", "notAfter": "x",

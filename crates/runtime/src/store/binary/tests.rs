@@ -136,6 +136,7 @@ fn the_network_reaches_a_typed_reader() {
         connectivity_ready: true,
         hostname_ready: true,
         etc_files_ready: true,
+        reasons: Vec::new(),
     };
     let found: network::StatusSpec = read(&NETWORK_STATUS, &Spec::Addressing(Addressing::Status(status)));
     assert!(found.address_ready && found.connectivity_ready && found.hostname_ready && found.etc_files_ready);
