@@ -179,7 +179,36 @@ fn cargo_home() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use std::collections::BTreeSet;
+
+    use super::{BILLETCTL, MACHINED, cargo, quoted};
+
+    /// Each library that these packages need, with its features.
+    fn libraries(packages: &[&str]) -> BTreeSet<String> {
+        let words = ["tree", "--locked", "--offline", "--edges=normal,build", "--prefix=none"];
+        let target = ["--target", "x86_64-unknown-linux-gnu", "--format", "{p}|{f}"];
+        let cargo = packages.iter().fold(cargo().args(words).args(target), |cargo, package| {
+            cargo.args(["--package", package])
+        });
+        let lines = cargo.read().unwrap();
+        lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    }
+
+    #[test]
+    fn development_programs_have_no_library_of_ours_with_other_features() {
+        let own = env!("CARGO_PKG_NAME");
+        let ours = libraries(&[own]);
+        for program in [&BILLETCTL, &MACHINED] {
+            let all = libraries(&[own, program.package]);
+            let other: Vec<_> = ours.difference(&all).collect();
+            assert!(
+                other.is_empty(),
+                "{} has these with other features, so that `cargo xtask run` compiles them and all above anew; name the \
+                 features in xtask/Cargo.toml: {other:?}",
+                program.binary
+            );
+        }
+    }
 
     #[test]
     fn a_flag_with_blanks_and_quotes_is_one_word_of_a_shell() {
