@@ -97,10 +97,11 @@ impl Made {
         refused: Vec<String>,
     ) -> bool {
         let mut faults = [plan.faults.clone(), refused].concat();
-        self.remove(handle, plan, links, &mut faults).await;
+        let removed = self.remove(handle, plan, links, &mut faults).await;
         for (name, wanted) in &plan.links {
             let Some(kind) = &wanted.kind else { continue };
-            if matches!(kind, Kind::Veth { is_second: true, .. }) {
+            // The kernel tells when one that was removed is gone, and then it is made anew.
+            if matches!(kind, Kind::Veth { is_second: true, .. }) || removed.contains(name) {
                 continue;
             }
             match self.make(handle, wanted, kind, links).await {
@@ -132,26 +133,36 @@ impl Made {
         written.map_err(|error| format!("note it in {}: {error}", self.path.display()))
     }
 
-    /// Removes links that are no longer wanted, or that are to be made in another way.
-    async fn remove(&mut self, handle: &Handle, plan: &Plan, links: &[Link], faults: &mut Vec<String>) {
+    /// Removes links that are no longer wanted, or that are to be made in another way. Answers which.
+    async fn remove(
+        &mut self,
+        handle: &Handle,
+        plan: &Plan,
+        links: &[Link],
+        faults: &mut Vec<String>,
+    ) -> BTreeSet<String> {
+        let mut removed = BTreeSet::new();
         for (name, how) in self.known.clone() {
             let wanted = plan.links.get(&name);
             let wanted = wanted.and_then(|link| Some(How::of(link.kind.as_ref()?, link.hardware)));
             if wanted.is_some_and(|wanted| how.becomes(&wanted)) {
                 continue;
             }
-            if let Some(link) = links.iter().find(|link| link.name == name && link.kind == how.kind)
-                && let Err(error) = handle.link().del(link.index).execute().await
-                // A VLAN goes with its parent.
-                && !is_gone(&error)
-            {
-                faults.push(format!("link {name}: remove it: {error}"));
-                continue;
+            if let Some(link) = links.iter().find(|link| link.name == name && link.kind == how.kind) {
+                if let Err(error) = handle.link().del(link.index).execute().await
+                    // A VLAN goes with its parent.
+                    && !is_gone(&error)
+                {
+                    faults.push(format!("link {name}: remove it: {error}"));
+                    continue;
+                }
+                removed.insert(name.clone());
             }
             self.primaries.remove(&name);
             self.tunnels.remove(&name);
             faults.extend(self.note(&name, None).err().map(|fault| format!("link {name}: {fault}")));
         }
+        removed
     }
 
     async fn make(
@@ -383,6 +394,15 @@ mod tests {
         let (said, _) = bring(&mut made, &runtime, &handle, &fourth).await;
         assert!(said.contains("link nowhere.5.5: its parent nowhere.5 is not there"), "{said}");
 
+        // Another kind under the same name: the old link goes first, which is no fault.
+        let of_other_kind = pair("br0", "br1");
+        let links = super::super::status::publish(&runtime, &handle).await.unwrap();
+        made.bring(&runtime, &handle, &of_other_kind, &links, Vec::new()).await;
+        assert!(made.said.is_empty(), "{:?}", made.said);
+        let (said, _) = bring(&mut made, &runtime, &handle, &of_other_kind).await;
+        assert_eq!(said, "");
+        assert!(status("br0").contains("kind: veth\n"), "{}", status("br0"));
+
         // A new machined removes what the old one made, and nothing that others made.
         let mut made = Made::read(&runtime);
         let (said, links) = bring(&mut made, &runtime, &handle, &plan("[]")).await;
@@ -402,6 +422,16 @@ mod tests {
         assert!(index(&links, "br0").is_some(), "it is not the node's to remove");
     }
 
+    /// A pair of links and nothing else.
+    fn pair(name: &str, peer: &str) -> Plan {
+        let head = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n";
+        let text = format!(
+            "{head}---\napiVersion: v1alpha1\nkind: VethConfig\nname: {name}\npeer: {{name: {peer}}}\n"
+        );
+        let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
+        network_plan::plan(&Default::default(), None, &loaded.documents, &[])
+    }
+
     #[tokio::test]
     async fn a_pair_of_links_comes_and_goes_together() {
         if !is_inside("network::made::tests::a_pair_of_links_comes_and_goes_together") {
@@ -413,14 +443,7 @@ mod tests {
         let (connection, handle, _) = rtnetlink::new_connection().unwrap();
         tokio::spawn(connection);
         let mut made = Made::read(&runtime);
-        let pair = |peer: &str| {
-            let head = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n";
-            let text = format!(
-                "{head}---\napiVersion: v1alpha1\nkind: VethConfig\nname: a0\npeer: {{name: {peer}}}\n"
-            );
-            let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-            network_plan::plan(&Default::default(), None, &loaded.documents, &[])
-        };
+        let pair = |peer| pair("a0", peer);
         let (said, links) = bring(&mut made, &runtime, &handle, &pair("b0")).await;
         assert_eq!(said, "");
         let first = index(&links, "a0");
