@@ -37,6 +37,7 @@ pub mod slots;
 pub mod state_volume;
 pub mod vm;
 pub mod web;
+pub mod wire;
 pub mod write_log;
 
 pub use accel::deadline;
