@@ -187,9 +187,9 @@ mod tests {
     fn libraries(packages: &[&str]) -> BTreeSet<String> {
         let words = ["tree", "--locked", "--offline", "--edges=normal,build", "--prefix=none"];
         let target = ["--target", "x86_64-unknown-linux-gnu", "--format", "{p}|{f}"];
-        let cargo = packages.iter().fold(cargo().args(words).args(target), |cargo, package| {
-            cargo.args(["--package", package])
-        });
+        let cargo = packages
+            .iter()
+            .fold(cargo().args(words).args(target), |cargo, package| cargo.args(["--package", package]));
         let lines = cargo.read().unwrap();
         lines.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
     }
