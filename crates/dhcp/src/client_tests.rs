@@ -420,3 +420,6 @@ fn in_any_network_it_uses_only_what_it_was_offered_and_never_spins() {
         storm(base + round, 200);
     }
 }
+
+#[path = "hostile_tests.rs"]
+mod hostile;
