@@ -7,6 +7,7 @@
 
 mod backup;
 mod faults;
+mod firewall;
 mod guide;
 mod joining;
 mod kills;
@@ -76,7 +77,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata: {name: web}
-spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8001}]}
+spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8001, nodePort: 30081}]}
 ";
 
 /// Clusters of tests have one name, one directory and one set of addresses, and a small machine has memory for one.
@@ -181,6 +182,8 @@ fn a_control_plane_a_worker_and_a_machine_run_pods() {
     let cluster = cluster_with_pods(&tell);
     guide::is_followed(&cluster, &rig::version());
     tell("the commands of the guides print what is there");
+    firewall::shuts_out_and_lets_in(&cluster);
+    tell("pods, node ports and the kubelet's streams work with a firewall that shuts others out");
     // It joins while the others start again: what it asks them for does not always answer.
     let machine = Machine::worker(&cluster);
     for (node, address) in [("cp-1", None), ("worker-1", Some("10.5.0.3"))] {

@@ -220,22 +220,15 @@ fn shared_address_moves(cluster: &Running, tell: &dyn Fn(&str)) {
 
 /// Members reach etcd; a worker and this machine do not.
 fn etcd_is_closed(cluster: &Running) {
-    let running = cluster.cluster.as_ref().unwrap();
-    let connects = |from: Option<&str>, to: &str, port: u16| {
-        let connect = format!("exec 3<>/dev/tcp/{to}/{port}");
-        let mut words = vec!["timeout", "2", "bash", "-c", &connect];
-        let namespace = from.map(|node| running.container(node));
-        if let Some(namespace) = &namespace {
-            words.splice(0..0, ["ip", "netns", "exec", namespace]);
-        }
-        Command::new(words[0]).args(&words[1..]).output().unwrap().status.success()
-    };
     for port in [2379, 2380] {
-        assert!(connects(Some("cp-2"), FIRST, port) && connects(Some("cp-1"), THIRD, port), "{port}");
-        assert!(!connects(Some("worker-1"), FIRST, port), "a worker reaches etcd at {port}");
-        assert!(!connects(None, SECOND, port), "this machine reaches etcd at {port}");
+        assert!(
+            cluster.connects(Some("cp-2"), FIRST, port) && cluster.connects(Some("cp-1"), THIRD, port),
+            "{port}"
+        );
+        assert!(!cluster.connects(Some("worker-1"), FIRST, port), "a worker reaches etcd at {port}");
+        assert!(!cluster.connects(None, SECOND, port), "this machine reaches etcd at {port}");
     }
-    assert!(connects(Some("worker-1"), FIRST, 6443) && connects(None, SECOND, 50000));
+    assert!(cluster.connects(Some("worker-1"), FIRST, 6443) && cluster.connects(None, SECOND, 50000));
 }
 
 #[test]

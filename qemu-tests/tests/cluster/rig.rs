@@ -370,6 +370,17 @@ impl Running {
         }
     }
 
+    /// Whether a node, or this machine, gets a connection to a port.
+    pub(crate) fn connects(&self, from: Option<&str>, to: &str, port: u16) -> bool {
+        let connect = format!("exec 3<>/dev/tcp/{to}/{port}");
+        let mut words = vec!["timeout", "2", "bash", "-c", &connect];
+        let namespace = from.map(|node| self.cluster.as_ref().unwrap().container(node));
+        if let Some(namespace) = &namespace {
+            words.splice(0..0, ["ip", "netns", "exec", namespace]);
+        }
+        Command::new(words[0]).args(&words[1..]).output().unwrap().status.success()
+    }
+
     /// The same file, by a port of this machine that is forwarded through the API server.
     pub(crate) fn port_is_forwarded(&self) {
         let mut forward = self

@@ -131,9 +131,14 @@ impl Workload {
 
 /// Whether a pod serves its file by the shared address.
 fn answers() -> bool {
+    serves(&format!("{SHARED}:{PORT}"))
+}
+
+/// Whether a pod serves its file by an address with a port.
+pub(crate) fn serves(address: &str) -> bool {
     let (path, content) = SERVED;
     let ask = || -> std::io::Result<String> {
-        let address = SocketAddr::new(SHARED.parse().map_err(std::io::Error::other)?, PORT);
+        let address: SocketAddr = address.parse().map_err(std::io::Error::other)?;
         let mut stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         write!(stream, "GET {path} HTTP/1.0\r\nhost: shared\r\n\r\n")?;
