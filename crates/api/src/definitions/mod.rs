@@ -21,6 +21,7 @@ pub use decode::decode;
 pub use encode::encode;
 pub use schema::{Column, PUBLISHED, Published, published};
 pub use shown::shown;
+pub use text::interface_flags;
 
 /// Why a value has no binary form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

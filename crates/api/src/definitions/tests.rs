@@ -82,6 +82,20 @@ fn numbers_words_addresses_and_flags_reach_a_typed_reader() {
 }
 
 #[test]
+fn flags_of_interfaces_are_words_and_bits() {
+    for (bits, words) in [
+        (0, ""),
+        (1, "UP"),
+        (0x1_1043, "UP,BROADCAST,RUNNING,MULTICAST,LOWER_UP"),
+        (1 << 18 | 1 << 31, "ECHO"),
+    ] {
+        assert_eq!(super::interface_flags(bits), words);
+        let link: network::LinkStatusSpec = read("network.LinkStatusSpec", &json!({"flags": words}));
+        assert_eq!(link.flags, bits & !(1 << 31));
+    }
+}
+
+#[test]
 fn flags_of_addresses_and_routes_are_bits() {
     let value = json!({"address": "fe80::1/64", "local": "", "flags": "permanent,noprefixroute", "family": "inet6",
         "scope": "link"});

@@ -44,6 +44,12 @@ pub(super) fn flags_of(message: &str, key: &str) -> Option<&'static str> {
     }
 }
 
+/// The words of interface flags (linux/if.h), as clients read them: `UP,BROADCAST`.
+pub fn interface_flags(bits: u32) -> String {
+    let set = INTERFACE_FLAGS.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
+    set.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
+}
+
 pub(super) fn interface_flag(word: &str) -> Result<u64, Fault> {
     let bit = INTERFACE_FLAGS.iter().position(|name| name.eq_ignore_ascii_case(word));
     let bit = bit.ok_or_else(|| Fault::UnknownWord(word.to_owned(), "interface flags".to_owned()))?;

@@ -12,13 +12,18 @@ use serde_json::{Value, json};
 use super::spec::Tree;
 use super::{Definition, KubernetesSpec, Sensitivity, Spec};
 
-/// Keys of published types that the published messages do not have: only the YAML form shows them.
+/// Keys of published types that the published messages do not have: only the YAML form shows them. A key within others stands
+/// behind theirs, with dots.
 pub const OURS: &[(&str, &str)] = &[
     // Why a volume could not be read.
     ("DiscoveredVolumes.block.talos.dev", "error"),
     // Whether the module is there, and why not.
     ("KernelModuleSpecs.runtime.talos.dev", "loaded"),
     ("KernelModuleSpecs.runtime.talos.dev", "error"),
+    // What `wg show` says besides.
+    ("LinkStatuses.net.talos.dev", "wireguard.peers.lastHandshake"),
+    ("LinkStatuses.net.talos.dev", "wireguard.peers.receivedBytes"),
+    ("LinkStatuses.net.talos.dev", "wireguard.peers.transmittedBytes"),
     // Where the key came from that opened the volume.
     ("VolumeStatuses.block.talos.dev", "encryptionKey"),
 ];
@@ -67,10 +72,24 @@ impl Spec {
                 KubernetesSpec::ManifestStatus { .. } | KubernetesSpec::ExtraManifests { .. } => tree,
             };
         }
-        if let Value::Object(map) = &mut tree {
-            map.retain(|key, _| !OURS.contains(&(kind, key.as_str())));
+        for (_, path) in OURS.iter().filter(|(of, _)| *of == kind) {
+            remove(&mut tree, path);
         }
         definitions::encode(message, &tree).map_err(|e| BinaryError::Field(kind, e))
+    }
+}
+
+/// Removes a key from a tree, in each element of a list that is on the way.
+fn remove(tree: &mut Value, path: &str) {
+    match (tree, path.split_once('.')) {
+        (Value::Array(items), _) => items.iter_mut().for_each(|item| remove(item, path)),
+        (Value::Object(map), Some((first, rest))) => {
+            if let Some(inner) = map.get_mut(first) {
+                remove(inner, rest);
+            }
+        }
+        (Value::Object(map), None) => drop(map.remove(path)),
+        _ => {}
     }
 }
 

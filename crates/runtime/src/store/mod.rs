@@ -16,6 +16,7 @@ mod facts;
 mod hardware;
 mod history;
 mod kubernetes;
+mod link;
 mod network_specs;
 mod registry;
 mod resource;
@@ -44,6 +45,7 @@ pub use facts::*;
 pub use hardware::*;
 pub use history::{BadBookmark, Bookmark};
 pub use kubernetes::*;
+pub use link::*;
 pub use network_specs::*;
 pub use registry::{
     ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DHCP_LEASE, FILE_STATUS,
@@ -58,9 +60,8 @@ pub use runtime::*;
 pub use samples::samples;
 pub use sections::*;
 pub use spec::{
-    AddressStatus, BootTimeline, BridgeStatus, ClockSource, DhcpLease, Enabled, FileStatus, Filtering,
-    HostnameStatus, InitStatus, KernelParamStatus, LinkStatus, MountStatus, RootLayer, RouteStatus,
-    ServiceStatus, Spec, TimeStatus, TimelineEntry, VlanStatus, VrfStatus,
+    AddressStatus, BootTimeline, ClockSource, DhcpLease, FileStatus, HostnameStatus, InitStatus,
+    KernelParamStatus, MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec, TimeStatus, TimelineEntry,
 };
 
 /// Changes that a watcher may lag behind before it is cut off.

@@ -74,6 +74,52 @@ fn machine() -> Vec<Sample> {
     ]
 }
 
+fn bond() -> BondStatus {
+    BondStatus {
+        mode: "802.3ad".into(),
+        xmit_hash_policy: "layer3+4".into(),
+        lacp_rate: "fast".into(),
+        arp_validate: "filter_backup".into(),
+        arp_all_targets: "all".into(),
+        primary: 2,
+        primary_reselect: "failure".into(),
+        fail_over_mac: "follow".into(),
+        ad_select: "bandwidth".into(),
+        miimon: 100,
+        updelay: 200,
+        downdelay: 300,
+        arp_interval: 400,
+        resend_igmp: 1,
+        min_links: 2,
+        lp_interval: 3,
+        packets_per_slave: 4,
+        num_peer_notif: 5,
+        tlb_dynamic_lb: 1,
+        all_slaves_active: 1,
+        use_carrier: true,
+        ad_actor_sys_prio: 65535,
+        ad_user_port_key: 6,
+        peer_notify_delay: 500,
+        arp_ip_targets: vec!["10.0.2.2".into()],
+        ns_ip6_targets: vec!["fd00::2".into()],
+        ad_lacp_active: "on".into(),
+        missed_max: 7,
+    }
+}
+
+fn wireguard() -> WireguardStatus {
+    let peer = WireguardPeerStatus {
+        public_key: text(),
+        endpoint: "10.0.2.2:51820".into(),
+        persistent_keepalive_interval: "25s".into(),
+        allowed_ips: vec!["10.92.0.0/24".into()],
+        last_handshake: "2026-01-02T03:04:05Z".into(),
+        received_bytes: 8,
+        transmitted_bytes: 9,
+    };
+    WireguardStatus { public_key: text(), listen_port: 51820, firewall_mark: 7, peers: vec![peer] }
+}
+
 fn network() -> Vec<Sample> {
     let address = AddressStatus {
         address: "10.0.2.15/24".into(),
@@ -85,6 +131,7 @@ fn network() -> Vec<Sample> {
     let link = LinkStatus {
         index: 2,
         kind_of_link: "ether".into(),
+        flags: 0x1_1043,
         kind: "vlan".into(),
         hardware_addr: "52:54:00:12:34:56".into(),
         mtu: 1500,
@@ -99,6 +146,17 @@ fn network() -> Vec<Sample> {
         bus_path: "0000:00:03.0".into(),
         pci_id: "1AF4:1000".into(),
         driver: "virtio_net".into(),
+        driver_version: "1.0.0".into(),
+        firmware_version: text(),
+        product_id: "0x1000".into(),
+        vendor_id: "0x1af4".into(),
+        product: text(),
+        vendor: text(),
+        speed_mbit: Some(1000),
+        port: "Fibre",
+        duplex: "Full",
+        bond_master: Some(Box::new(bond())),
+        wireguard: Some(wireguard()),
         alias: text(),
         alt_names: vec!["enp0s3".into()],
         vlan: Some(VlanStatus { id: 5, protocol: "802.1ad" }),

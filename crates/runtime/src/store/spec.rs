@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::document::MachineDocument;
 use super::{
-    Addressing, Block, Definition, Fact, Hardware, KubernetesSpec, NetworkSpec, RuntimeSpec, Sensitivity,
+    Addressing, Block, Definition, Fact, Hardware, KubernetesSpec, LinkStatus, NetworkSpec, RuntimeSpec,
+    Sensitivity,
 };
 
 /// What a resource says, by type.
@@ -201,106 +202,6 @@ pub struct AddressStatus {
     pub family: &'static str,
     /// `global`, `link`, `host`, …
     pub scope: String,
-}
-
-/// A network link.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LinkStatus {
-    /// Kernel's index.
-    pub index: u32,
-    /// `ether`, `loopback`, …
-    #[serde(rename = "type")]
-    pub kind_of_link: String,
-    /// `bridge`, `vlan`, …; empty for hardware.
-    pub kind: String,
-    /// Index of the link that it stands on, as a VLAN's parent.
-    pub link_index: u32,
-    /// MAC address.
-    pub hardware_addr: String,
-    /// The one that the card was made with.
-    pub permanent_addr: String,
-    /// The one that all on the link have.
-    pub broadcast_addr: String,
-    /// Largest packet.
-    pub mtu: u32,
-    /// How packets wait: `fq_codel`, `noqueue`.
-    pub queue_disc: String,
-    /// Index of the bond, bridge or VRF that it is a member of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub master_index: Option<u32>,
-    /// `up`, `down`, `unknown`, …
-    pub operational_state: String,
-    /// `bond`, `bridge`, `vrf` of a member; else empty.
-    pub slave_kind: String,
-    /// The device's place on its bus: `0000:00:03.0`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub bus_path: String,
-    /// Vendor and product: `1af4:1000`.
-    #[serde(rename = "pciID", skip_serializing_if = "String::is_empty")]
-    pub pci_id: String,
-    /// `virtio_net`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub driver: String,
-    /// A further name, for people.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub alias: String,
-    /// Further names, for programs.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub alt_names: Vec<String>,
-    /// Whether it has a carrier.
-    pub link_state: bool,
-    /// Of a VLAN.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<VlanStatus>,
-    /// Of a bridge.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bridge_master: Option<BridgeStatus>,
-    /// Of a VRF.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vrf_master: Option<VrfStatus>,
-}
-
-/// What makes a link a VLAN.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct VlanStatus {
-    /// 1 to 4094.
-    #[serde(rename = "vlanID")]
-    pub id: u16,
-    /// `802.1q` or `802.1ad`.
-    #[serde(rename = "vlanProtocol")]
-    pub protocol: &'static str,
-}
-
-/// What a bridge does.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct BridgeStatus {
-    /// Loops are found and cut.
-    pub stp: Enabled,
-    /// Ports have VLANs.
-    pub vlan: Filtering,
-}
-
-/// Whether something is on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Enabled {
-    /// It is.
-    pub enabled: bool,
-}
-
-/// Whether VLANs are told apart.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Filtering {
-    /// They are.
-    pub filtering_enabled: bool,
-}
-
-/// What a VRF is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct VrfStatus {
-    /// Name or number of its table.
-    pub table: Box<str>,
 }
 
 /// A route.

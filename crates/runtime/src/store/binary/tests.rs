@@ -101,6 +101,43 @@ fn the_network_reaches_a_typed_reader() {
         let found: network::LinkStatusSpec = read(&LINK_STATUS, &Spec::LinkStatus(Box::new(link)));
         assert_eq!((found.r#type, found.operational_state, found.hardware_addr.len()), (number, 6, 6));
     }
+    let peer = WireguardPeerStatus {
+        endpoint: "[fd00::9]:51820".into(),
+        persistent_keepalive_interval: "1m5s".into(),
+        allowed_ips: vec!["10.1.0.0/16".into()],
+        received_bytes: 7,
+        ..WireguardPeerStatus::default()
+    };
+    let tunnel = WireguardStatus { listen_port: 51820, peers: vec![peer], ..WireguardStatus::default() };
+    // Numbers that newer kernels added have no word.
+    let bond = BondStatus {
+        mode: "802.3ad".into(),
+        xmit_hash_policy: "5".into(),
+        missed_max: 2,
+        ..BondStatus::default()
+    };
+    let link = LinkStatus {
+        flags: 0x11043,
+        speed_mbit: Some(25_000),
+        port: "Fibre",
+        duplex: "Full",
+        bond_master: Some(Box::new(bond)),
+        wireguard: Some(tunnel),
+        ..LinkStatus::default()
+    };
+    let spec = Spec::LinkStatus(Box::new(link));
+    let yaml = spec.yaml().unwrap();
+    assert!(yaml.contains("flags: UP,BROADCAST,RUNNING,MULTICAST,LOWER_UP\n"), "{yaml}");
+    assert!(yaml.contains("receivedBytes: 7\n"), "{yaml}");
+    let found: network::LinkStatusSpec = read(&LINK_STATUS, &spec);
+    assert_eq!((found.flags, found.speed_megabits, found.port, found.duplex), (0x11043, 25_000, 3, 1));
+    let bond = found.bond_master.unwrap();
+    assert_eq!((bond.mode, bond.hash_policy, bond.missed_max), (4, 5, 2));
+    let tunnel = found.wireguard.unwrap();
+    assert_eq!((tunnel.listen_port, tunnel.private_key.as_str()), (51820, ""));
+    let peer = &tunnel.peers[0];
+    assert_eq!((peer.endpoint.as_str(), peer.preshared_key.as_str()), ("[fd00::9]:51820", ""));
+    assert_eq!(peer.persistent_keepalive_interval.unwrap().seconds, 65);
     for (protocol, number) in [("kernel", 2), ("dhcp", 16), ("ra", 9), ("redirect", 1), ("200", 200)] {
         let route = RouteStatus {
             family: "inet4",
