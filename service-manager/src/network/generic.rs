@@ -1,22 +1,22 @@
 //! Generic netlink: one request of one family, and its answers.
 //!
-//! Owns: how a family's number is found, and where an answer ends.
-//! Does not: wait for the kernel elsewhere than in the calling thread: answers come at once.
-//! Source: genetlink(7), netlink(7).
+//! Owns: how a family's number is found.
+//! Does not: know where an answer ends (`exchange` does).
+//! Source: genetlink(7).
 
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    DecodeError, NLM_F_ACK, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
 };
 use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
+use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
 use zeroize::Zeroizing;
 
-/// No answer of the kernel is larger.
-const ANSWER_BYTES: usize = 64 << 10;
+use super::exchange::{exchange, open};
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -45,13 +45,8 @@ pub(super) struct Family {
 impl Family {
     /// Finds a family; `name` is for people.
     pub(super) fn open<T: GenlFamily>(name: &'static str) -> Result<Self, GenericError> {
-        let open = || {
-            let mut socket = Socket::new(NETLINK_GENERIC)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
-            Ok(socket)
-        };
-        let mut family = Self { socket: open().map_err(GenericError::Open)?, number: 0, name };
+        let socket = open(NETLINK_GENERIC).map_err(GenericError::Open)?;
+        let mut family = Self { socket, number: 0, name };
         let wanted = T::family_name().to_owned();
         let ask = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(wanted)] };
         let answers = match family.send(GenlMessage::from_payload(ask), NLM_F_ACK) {
@@ -91,26 +86,16 @@ impl Family {
         // It may hold a key.
         let mut bytes = Zeroizing::new(vec![0; request.buffer_len()]);
         request.serialize(&mut bytes);
-        let name = self.name;
-        let failed = |error| GenericError::Refused(name, error);
-        self.socket.send(&bytes, 0).map_err(failed)?;
-        let mut answers = Vec::new();
-        loop {
-            let (answer, _) = self.socket.recv_from_full().map_err(failed)?;
-            let mut rest = answer.get(..answer.len().min(ANSWER_BYTES)).unwrap_or_default();
-            while !rest.is_empty() {
-                let told = NetlinkMessage::<GenlMessage<T>>::deserialize(rest)
-                    .map_err(|error| GenericError::Answer(name, error.to_string()))?;
-                let length = usize::try_from(told.header.length).unwrap_or(rest.len()).max(1);
-                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-                match told.payload {
-                    NetlinkPayload::InnerMessage(message) => answers.push(message),
-                    NetlinkPayload::Done(_) => return Ok(answers),
-                    NetlinkPayload::Error(error) if error.code.is_none() => return Ok(answers),
-                    NetlinkPayload::Error(error) => return Err(failed(error.to_io())),
-                    _ => {}
-                }
+        let (name, mut answers) = (self.name, Vec::new());
+        let take = |answer: &[u8]| answers.push(NetlinkMessage::<GenlMessage<T>>::deserialize(answer));
+        exchange(&self.socket, &bytes, take).map_err(|error| GenericError::Refused(name, error))?;
+        let unreadable = |error: DecodeError| GenericError::Answer(name, error.to_string());
+        let mut found = Vec::new();
+        for answer in answers {
+            if let NetlinkPayload::InnerMessage(message) = answer.map_err(unreadable)?.payload {
+                found.push(message);
             }
         }
+        Ok(found)
     }
 }

@@ -21,6 +21,7 @@ mod console;
 pub(crate) mod dhcp_status;
 mod ethernet;
 mod ethtool;
+mod exchange;
 mod facts;
 mod firewall;
 mod firewall_chains;
