@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::ethtool::{Ethtool, Subject, Told, Value};
 use super::link::Link;
+use super::media::Media;
 
 const RECORD: &str = "/system/run/machined/ethernet.json";
 /// Between two attempts at what a card refused.
@@ -399,23 +400,7 @@ fn set_wake(card: &mut Card<'_>, wanted: &Ethernet, before: &mut Known) -> Resul
 fn status(ethtool: &mut Ethtool, link: &str) -> EthernetStatus {
     let mut get = |subject| ethtool.get(link, subject).unwrap_or_default();
     let (state, modes, info) = (get(Subject::LinkState), get(Subject::LinkModes), get(Subject::LinkInfo));
-    // All ones: it has no speed now.
-    let speed = modes.number(5).filter(|speed| *speed != u32::MAX);
-    let port = match info.number(2) {
-        Some(0) => "TwistedPair",
-        Some(1) => "AUI",
-        Some(2) => "MII",
-        Some(3) => "Fibre",
-        Some(4) => "BNC",
-        Some(5) => "DirectAttach",
-        Some(0xef) => "None",
-        _ => "Other",
-    };
-    let duplex = match modes.number(6) {
-        Some(0) => "Half",
-        Some(1) => "Full",
-        _ => "Unknown",
-    };
+    let media = Media::of(&modes, &info);
     let (card, present) = features(&get(Subject::Features));
     let features = present.into_iter().map(|(name, on)| {
         let fixed = if card.get(&name) == Some(&true) { "" } else { " [fixed]" };
@@ -424,9 +409,9 @@ fn status(ethtool: &mut Ethtool, link: &str) -> EthernetStatus {
     let (rings, channels) = (get(Subject::Rings), get(Subject::Channels));
     EthernetStatus {
         link_state: state.number(2).map(|state| state == 1),
-        speed_mbit: speed,
-        port,
-        duplex,
+        speed_mbit: media.speed_mbit,
+        port: media.port,
+        duplex: media.duplex,
         our_modes: switched_on(&modes.bits(3)),
         peer_modes: switched_on(&modes.bits(4)),
         rings: told_numbers(&rings, &RINGS),

@@ -130,6 +130,12 @@ impl Subject {
 pub(super) struct Told(Vec<DefaultNla>);
 
 impl Told {
+    /// As the kernel would tell these values.
+    #[cfg(test)]
+    pub(super) fn of(values: &[Value]) -> Self {
+        Self(values.iter().map(Value::attribute).collect())
+    }
+
     /// A number of one or four bytes.
     pub(super) fn number(&self, wanted: u16) -> Option<u32> {
         let bytes = value(self.0.iter().find(|attribute| kind(attribute) == wanted)?);
@@ -226,7 +232,7 @@ mod tests {
 
     #[test]
     fn sets_of_bits_are_read_as_they_are_written() {
-        let told = |value: Value| Told(vec![value.attribute()]);
+        let told = |value: Value| Told::of(&[value]);
         let bits = BTreeMap::from([("tx-gso".to_owned(), true), ("rx-gro".to_owned(), false)]);
         assert_eq!(told(Value::Bits(3, bits.clone())).bits(3), bits);
         assert!(told(Value::Bits(3, bits)).bits(2).is_empty());

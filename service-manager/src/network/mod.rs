@@ -30,6 +30,7 @@ mod generic;
 mod kept;
 mod link;
 mod made;
+mod media;
 mod names;
 mod opening;
 mod owned;
