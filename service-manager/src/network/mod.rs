@@ -15,6 +15,7 @@
 
 mod advertisement;
 mod apply;
+mod bond_status;
 mod client;
 mod client6;
 mod console;
