@@ -8,7 +8,7 @@
 //! Fails by: a machine without the table has none of the resources that come from it.
 //! Source: Documentation/ABI/testing/sysfs-firmware-dmi-tables, sysfs-bus-pci.
 
-mod pci;
+pub(crate) mod pci;
 mod tpm_key;
 
 use std::sync::Arc;

@@ -11,12 +11,12 @@ use runtime::Runtime;
 use runtime::store::{Hardware, PciDevice, Spec};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
-/// Where distributions put the list of makers and devices.
-const LISTS: [&str; 2] = ["/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids"];
+/// Where distributions put the list of makers and devices, below the root.
+const LISTS: [&str; 2] = ["usr/share/misc/pci.ids", "usr/share/hwdata/pci.ids"];
 
 /// Every device, by address.
 pub(super) fn devices(runtime: &Runtime) -> Vec<(String, Spec)> {
-    let names = LISTS.iter().find_map(|path| fs::read_to_string(runtime.path(path)).ok()).unwrap_or_default();
+    let names = list(&runtime.root);
     let entries = fs::read_dir(runtime.path(DEVICES)).into_iter().flatten().flatten();
     entries
         .filter_map(|entry| {
@@ -47,6 +47,18 @@ fn device(folder: &Path, names: &str) -> Option<PciDevice> {
         product_id: format!("0x{product:04x}"),
         driver: crate::block::target_name(&folder.join("driver")),
     })
+}
+
+/// Names of the maker and the device of these numbers, on a machine with this root.
+pub(crate) fn names(root: &Path, vendor: u32, product: u32) -> (Option<String>, Option<String>) {
+    let list = list(root);
+    let (vendor, product) = look_up(&list, vendor, product);
+    (vendor.map(str::to_owned), product.map(str::to_owned))
+}
+
+/// The public list; empty where the image brings none.
+fn list(root: &Path) -> String {
+    LISTS.iter().find_map(|path| fs::read_to_string(root.join(path)).ok()).unwrap_or_default()
 }
 
 /// Names in the public list: `vvvv  Maker`, and below it `<tab>pppp  Device`.

@@ -16,6 +16,7 @@
 mod advertisement;
 mod apply;
 mod bond_status;
+mod card;
 mod client;
 mod client6;
 mod console;
