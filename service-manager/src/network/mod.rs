@@ -44,6 +44,7 @@ mod status;
 #[cfg(test)]
 pub(crate) mod testing;
 mod wireguard;
+mod wireguard_status;
 
 use apply::Asked;
 use client::Told;
