@@ -20,6 +20,7 @@ use rtnetlink::{
 use runtime::Runtime;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use super::link::Link;
 use super::owned::Owned;
@@ -72,6 +73,8 @@ pub(super) struct Made {
     primaries: BTreeMap<String, u32>,
     /// What keeps the keys and peers of tunnels.
     tunnels: BTreeMap<String, (Wireguard, Owned)>,
+    /// One of them was changed, which no notification says.
+    pub(super) changed: Arc<Notify>,
     said: BTreeSet<String>,
 }
 
@@ -82,8 +85,8 @@ impl Made {
         let text = std::fs::read(&path).unwrap_or_default();
         // Without the file nothing is the node's own, and nothing is removed.
         let known = serde_json::from_slice(&text).unwrap_or_default();
-        let (primaries, tunnels) = (BTreeMap::new(), BTreeMap::new());
-        Self { path, known, primaries, tunnels, said: BTreeSet::new() }
+        let (primaries, tunnels, changed) = (BTreeMap::new(), BTreeMap::new(), Arc::default());
+        Self { path, known, primaries, tunnels, changed, said: BTreeSet::new() }
     }
 
     /// Makes and removes links, and moves members. Answers whether everything is as it is to be; what else was `refused` is
@@ -214,7 +217,9 @@ impl Made {
         let is_there = links.iter().any(|link| link.name == name);
         let is_kept = self.tunnels.get(name).is_some_and(|(kept, _)| kept == wanted);
         if is_there && !is_kept {
-            let task = tokio::spawn(wireguard::keep(runtime.clone(), name.to_owned(), wanted.clone()));
+            let changed = self.changed.clone();
+            let task =
+                tokio::spawn(wireguard::keep(runtime.clone(), name.to_owned(), wanted.clone(), changed));
             self.tunnels.insert(name.to_owned(), (wanted.clone(), Owned(task.abort_handle())));
         }
     }
@@ -334,12 +339,12 @@ mod tests {
         handle: &Handle,
         plan: &Plan,
     ) -> (String, Vec<Link>) {
-        let links = super::super::status::publish(runtime, handle).await.unwrap();
+        let links = super::super::status::Status::default().publish(runtime).await.unwrap();
         made.bring(runtime, handle, plan, &links, Vec::new()).await;
         // Members join what was made just now.
-        let links = super::super::status::publish(runtime, handle).await.unwrap();
+        let links = super::super::status::Status::default().publish(runtime).await.unwrap();
         made.bring(runtime, handle, plan, &links, Vec::new()).await;
-        let links = super::super::status::publish(runtime, handle).await.unwrap();
+        let links = super::super::status::Status::default().publish(runtime).await.unwrap();
         (made.said.iter().cloned().collect::<Vec<_>>().join("; "), links)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`run`] | netlink notifications, the machine config | status resources, addresses, clients | with the service |
+//! | [`run`] | notifications of netlink, the machine config | status resources, addresses, clients | with the service |
 //! | [`client::run`], one a link | DHCP and ARP of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
 //! | [`client6::run`], one a link | DHCPv6 of the link | the link's addresses, its `DhcpLeases` | when the link goes |
 //! | [`gateways::follow`] | routes of the store, the kernel's neighbours | `GatewayStatuses` | with the service |
@@ -21,6 +21,7 @@ mod client;
 mod client6;
 mod console;
 pub(crate) mod dhcp_status;
+mod dump;
 mod ethernet;
 mod ethtool;
 mod exchange;
@@ -31,12 +32,15 @@ pub(crate) mod gateways;
 mod generic;
 mod kept;
 mod link;
+mod link_status;
 mod made;
 mod media;
 mod names;
+mod news;
 mod opening;
 mod owned;
 mod rules;
+mod salvage;
 pub(crate) mod shared;
 mod specs;
 mod statics;
@@ -45,12 +49,15 @@ mod status;
 pub(crate) mod testing;
 mod wireguard;
 mod wireguard_status;
+mod words;
 
 use apply::Asked;
 use client::Told;
 use kept::Kept;
 use link::Link;
+use news::News;
 pub(crate) use owned::Owned;
+use status::Status;
 
 pub use kept::Disk;
 
@@ -61,12 +68,8 @@ use std::time::Duration;
 
 use config::documents::ClientIdentifier;
 use dhcp::{Identifier, Settings};
-use futures_util::{FutureExt, StreamExt};
-use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::RouteNetlinkMessage;
 use network_plan::Plan;
-use rtnetlink::sys::SocketAddr;
-use rtnetlink::{Handle, LinkUnspec, MulticastGroup, new_multicast_connection};
+use rtnetlink::{Handle, LinkUnspec};
 use runtime::Runtime;
 use runtime::store::{ETCD_PEER, Spec};
 use tokio::sync::watch;
@@ -74,6 +77,9 @@ use tokio::task::JoinHandle;
 
 /// Notifications come in bursts: this long after the first one the state is read once.
 const SETTLE: Duration = Duration::from_millis(10);
+
+/// Between two looks at tunnels: the kernel tells no one of a peer that moves, or that is silent.
+const TUNNELS: Duration = Duration::from_secs(60);
 
 /// Between two attempts to bring about what was refused.
 const RETRY: Duration = Duration::from_secs(10);
@@ -89,16 +95,10 @@ pub async fn run<D: Disk>(
     disk: watch::Receiver<Option<D>>,
     beside: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), String> {
-    let groups = [
-        MulticastGroup::Link,
-        MulticastGroup::Ipv4Ifaddr,
-        MulticastGroup::Ipv6Ifaddr,
-        MulticastGroup::Ipv4Route,
-        MulticastGroup::Ipv4Rule,
-        MulticastGroup::Ipv6Rule,
-    ];
-    let (connection, handle, mut messages) =
-        new_multicast_connection(&groups).map_err(|e| format!("open a netlink socket: {e}"))?;
+    // Before the first look, so that it misses nothing.
+    let mut news = News::open().map_err(|e| format!("open a netlink socket: {e}"))?;
+    let (connection, handle, _) =
+        rtnetlink::new_connection().map_err(|e| format!("open a netlink socket: {e}"))?;
     let _connection = Owned(tokio::spawn(connection).abort_handle());
     let _beside = Owned(tokio::spawn(beside).abort_handle());
     let (planned, plan) = watch::channel(Plan::default());
@@ -109,36 +109,23 @@ pub async fn run<D: Disk>(
     let _kept = Owned(tokio::spawn(kept.clone().follow(disk.clone())).abort_handle());
     let _kept6 = Owned(tokio::spawn(kept6.clone().follow(disk)).abort_handle());
     let mut managed = Managed::new(&runtime, (kept, kept6), planned);
+    let (mut status, changed) = (Status::default(), managed.made.changed.clone());
     let mut config = runtime.config.subscribe();
     let mut changes = runtime.store.follow(&[&ETCD_PEER]);
     loop {
         config.mark_unchanged();
-        let links = status::publish(&runtime, &handle).await?;
+        let links = status.publish(&runtime).await.map_err(|error| error.to_string())?;
         let is_settled = managed.manage(&runtime, &handle, &links).await;
         tokio::select! {
             () = tokio::time::sleep(RETRY), if !is_settled => {}
-            message = news(&mut messages) => if message.is_none() {
-                return Err("the netlink socket was closed".to_owned());
-            },
+            () = tokio::time::sleep(TUNNELS), if links.iter().any(wireguard_status::is_tunnel) => {}
+            () = changed.notified() => {}
+            heard = news.next() => heard.map_err(|error| format!("hear of the kernel's changes: {error}"))?,
             _ = config.changed() => {}
             () = changes.next() => {}
         }
         tokio::time::sleep(SETTLE).await;
-        while let Some(Some(_)) = messages.next().now_or_never() {}
-    }
-}
-
-/// The next message that says something new.
-async fn news(
-    messages: &mut (impl futures_util::Stream<Item = (NetlinkMessage<RouteNetlinkMessage>, SocketAddr)> + Unpin),
-) -> Option<()> {
-    loop {
-        let (message, _) = messages.next().await?;
-        let is_renewal = matches!(&message.payload,
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(address)) if shared::is_renewal(address));
-        if !is_renewal {
-            return Some(());
-        }
+        news.forget();
     }
 }
 

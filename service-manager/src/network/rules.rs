@@ -10,29 +10,23 @@ use std::net::IpAddr;
 use netlink_packet_route::route::RouteProtocol;
 use network_plan::{Plan, RouteKind, Rule};
 
-use futures_util::TryStreamExt;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
-use rtnetlink::{Handle, IpVersion};
-use runtime::store::{Addressing, ROUTING_RULE_SPEC, ROUTING_RULE_STATUS, RoutingRule, Spec};
-use rustix::io::Errno;
+use rtnetlink::Handle;
+use runtime::store::{Addressing, ROUTING_RULE_SPEC, ROUTING_RULE_STATUS, RoutingRule, Spec, StoreError};
 
-use super::status::table_name;
+use super::dump::{DumpError, Tables};
+use super::words::table_name;
 use runtime::Runtime;
 
-/// Reads the rules of both families and publishes them.
-pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<(), String> {
-    let (mut ids, mut statuses) = (BTreeSet::new(), Vec::new());
-    for version in [IpVersion::V4, IpVersion::V6] {
-        for message in list(handle, version).await? {
-            let status = status(&message);
-            statuses.push((id(&status, &mut ids), Spec::Addressing(Addressing::Rule(status))));
-        }
-    }
-    runtime
-        .store
-        .replace(ROUTING_RULE_STATUS.writer, &ROUTING_RULE_STATUS, statuses)
-        .map_err(|e| e.to_string())
+/// Publishes the rules of both families.
+pub(super) fn publish(runtime: &Runtime, messages: &[RuleMessage]) -> Result<(), StoreError> {
+    let mut ids = BTreeSet::new();
+    let statuses = messages.iter().map(|message| {
+        let status = status(message);
+        (id(&status, &mut ids), Spec::Addressing(Addressing::Rule(status)))
+    });
+    runtime.store.replace(ROUTING_RULE_STATUS.writer, &ROUTING_RULE_STATUS, statuses.collect())
 }
 
 /// Publishes the rules of the plan.
@@ -54,9 +48,9 @@ const OWN: RouteProtocol = RouteProtocol::Other(98);
 pub(super) async fn bring(handle: &Handle, plan: &Plan) -> Vec<String> {
     let mut missing: Vec<RoutingRule> = plan.rules.iter().map(of_plan).collect();
     let mut faults = Vec::new();
-    for version in [IpVersion::V4, IpVersion::V6] {
-        let found = list(handle, version).await.unwrap_or_else(|fault| {
-            faults.push(fault);
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let found = list(family).await.unwrap_or_else(|error| {
+            faults.push(error.to_string());
             Vec::new()
         });
         for message in found.into_iter().filter(is_own) {
@@ -124,13 +118,9 @@ fn message(rule: &Rule) -> RuleMessage {
     message
 }
 
-/// A kernel without routing rules, or without the family, has none.
-async fn list(handle: &Handle, version: IpVersion) -> Result<Vec<RuleMessage>, String> {
-    let missing = [Errno::OPNOTSUPP, Errno::AFNOSUPPORT].map(|errno| -errno.raw_os_error());
-    match handle.rule().get(version).execute().try_collect().await {
-        Err(rtnetlink::Error::NetlinkError(error)) if missing.contains(&error.raw_code()) => Ok(Vec::new()),
-        found => found.map_err(|e| format!("list routing rules: {e}")),
-    }
+/// Those that can be read: `status` says which cannot.
+async fn list(family: AddressFamily) -> Result<Vec<RuleMessage>, DumpError> {
+    tokio::task::spawn_blocking(move || Ok(Tables::open()?.rules(family)?.found)).await?
 }
 
 /// Family and priority; several rules may have the same ones, which are then counted.
@@ -315,10 +305,7 @@ mod tests {
     async fn the_kernels_own_rules_are_there() {
         let dir = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(dir.path().to_path_buf());
-        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
-        let connection = tokio::spawn(connection);
-        publish(&runtime, &handle).await.unwrap();
-        connection.abort();
+        publish(&runtime, &list(AddressFamily::Inet).await.unwrap()).unwrap();
         for (id, table) in [("inet4/00000", "local"), ("inet4/32766", "main"), ("inet4/32767", "default")] {
             let found = runtime.store.get(&ROUTING_RULE_STATUS, id).unwrap_or_else(|| panic!("{id}"));
             let text = found.spec.yaml().unwrap();

@@ -1,210 +1,144 @@
 //! Links, addresses, routes and routing rules as resources.
+//!
+//! Order: the kernel is asked in one go, off the async threads; then everything is published.
+//! Fails by: a list that the kernel refuses ends the service. What of a list cannot be read, and a tunnel that cannot be asked, are
+//! a line each, said once; the rest is published.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 
-use futures_util::TryStreamExt;
 use netlink_packet_route::AddressFamily;
-use netlink_packet_route::address::AddressAttribute;
-use netlink_packet_route::link::{
-    BridgeStpState, InfoBridge, InfoData, InfoKind, InfoVlan, InfoVrf, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage, Prop, VlanProtocol,
-};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
-use rtnetlink::{Handle, RouteMessageBuilder};
+use netlink_packet_route::rule::RuleMessage;
+use runtime::Runtime;
 use runtime::store::{
-    ADDRESS_STATUS, AddressStatus, BridgeStatus, LINK_STATUS, LinkStatus, ROUTE_STATUS, RouteStatus, Spec,
-    VlanStatus, VrfStatus,
+    ADDRESS_STATUS, AddressStatus, LINK_STATUS, ROUTE_STATUS, RouteStatus, Spec, StoreError, WireguardStatus,
 };
 
+use super::card::Cards;
+use super::dump::{DumpError, Dumped, Losses, Lost, Tables};
 use super::link::Link;
-use runtime::Runtime;
+use super::words::{table_name, word};
+use super::{facts, link_status, rules, wireguard_status};
 
-/// Reads the kernel's state, publishes it, and returns the links.
-pub(super) async fn publish(runtime: &Runtime, handle: &Handle) -> Result<Vec<Link>, String> {
-    let messages: Vec<LinkMessage> =
-        handle.link().get().execute().try_collect().await.map_err(|e| format!("list links: {e}"))?;
-    let mut links: Vec<Link> = messages.iter().map(link).collect();
-    for link in &mut links {
-        link.device = super::facts::device(&runtime.root, &link.name);
-    }
-    let names: BTreeMap<u32, &str> = links.iter().map(|link| (link.index, link.name.as_str())).collect();
-    let statuses =
-        messages.iter().zip(&links).map(|(message, link)| (link.name.clone(), link_status(message, link)));
-    let replaced = runtime.store.replace(LINK_STATUS.writer, &LINK_STATUS, statuses.collect());
-    replaced.map_err(|e| e.to_string())?;
-    publish_addresses(runtime, handle, &names).await?;
-    publish_routes(runtime, handle, &names).await?;
-    super::rules::publish(runtime, handle).await?;
-    Ok(links)
+/// Why nothing more is published.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StatusError {
+    /// The kernel tells nothing.
+    #[error(transparent)]
+    Dump(#[from] DumpError),
+    /// The store refuses.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
-fn link(message: &LinkMessage) -> Link {
-    let flags = message.header.flags;
-    let (up, carrier) = (flags.contains(LinkFlags::Up), flags.contains(LinkFlags::LowerUp));
-    let multicast = flags.contains(LinkFlags::Multicast);
-    let mut link = Link { index: message.header.index, up, carrier, multicast, ..Link::default() };
-    for attribute in &message.attributes {
-        match attribute {
-            LinkAttribute::IfName(text) => link.name.clone_from(text),
-            LinkAttribute::Address(bytes) => link.hardware.clone_from(bytes),
-            LinkAttribute::PermAddress(bytes) => link.permanent.clone_from(bytes),
-            LinkAttribute::Mtu(value) => link.mtu = *value,
-            LinkAttribute::CarrierUpCount(count) => link.carrier_ups = *count,
-            LinkAttribute::Controller(index) => link.controller = Some(*index),
-            LinkAttribute::LinkInfo(infos) => link.kind = info_kind(infos).unwrap_or_default(),
-            LinkAttribute::IfAlias(name) => link.alias.clone_from(name),
-            LinkAttribute::PropList(properties) => link.alt_names = alt_names(properties),
-            _ => {}
+/// What is kept from one look at the kernel to the next.
+#[derive(Default)]
+pub(super) struct Status {
+    cards: Cards,
+    said: BTreeSet<Lost>,
+    said_of_tunnels: BTreeSet<String>,
+}
+
+impl Status {
+    /// Reads the kernel's state, publishes it, and returns the links.
+    pub(super) async fn publish(&mut self, runtime: &Runtime) -> Result<Vec<Link>, StatusError> {
+        let (root, cards) = (runtime.root.clone(), std::mem::take(&mut self.cards));
+        let seen = tokio::task::spawn_blocking(move || Seen::look(&root, cards));
+        let mut seen = seen.await.map_err(DumpError::from)??;
+        for line in seen.losses.unsaid(&mut self.said) {
+            runtime.journal.warn(&format!("networkd: {line}"));
         }
-    }
-    link
-}
-
-fn link_status(message: &LinkMessage, link: &Link) -> Spec {
-    let mut status = LinkStatus {
-        index: link.index,
-        kind_of_link: word(message.header.link_layer_type),
-        kind: link.kind.clone(),
-        hardware_addr: hardware_text(&link.hardware),
-        permanent_addr: hardware_text(&link.permanent),
-        mtu: link.mtu,
-        master_index: link.controller,
-        operational_state: "unknown".to_owned(),
-        bus_path: link.device.bus_path.clone(),
-        pci_id: link.device.pci_id.to_ascii_uppercase(),
-        driver: link.device.driver.clone(),
-        link_state: link.carrier,
-        alias: link.alias.clone(),
-        alt_names: link.alt_names.clone(),
-        ..LinkStatus::default()
-    };
-    for attribute in &message.attributes {
-        match attribute {
-            LinkAttribute::OperState(value) => status.operational_state = word(value),
-            LinkAttribute::Link(index) => status.link_index = *index,
-            LinkAttribute::Broadcast(bytes) => status.broadcast_addr = hardware_text(bytes),
-            LinkAttribute::Qdisc(name) => status.queue_disc.clone_from(name),
-            LinkAttribute::LinkInfo(infos) => infos.iter().for_each(|info| describe(info, &mut status)),
-            _ => {}
+        for fault in seen.faults.iter().filter(|fault| !self.said_of_tunnels.contains(*fault)) {
+            runtime.journal.warn(&format!("networkd: {fault}"));
         }
-    }
-    Spec::LinkStatus(Box::new(status))
-}
-
-fn alt_names(properties: &[Prop]) -> Vec<String> {
-    let named = properties.iter().filter_map(|property| match property {
-        Prop::AltIfName(name) => Some(name.clone()),
-        _ => None,
-    });
-    named.collect()
-}
-
-/// What the kernel tells of a kind of links.
-fn describe(info: &LinkInfo, status: &mut LinkStatus) {
-    match info {
-        LinkInfo::PortKind(kind) => status.slave_kind = word(kind),
-        LinkInfo::Data(InfoData::Vlan(data)) => {
-            let id = data.iter().find_map(|it| if let InfoVlan::Id(id) = it { Some(*id) } else { None });
-            let is_service = data.iter().any(|it| matches!(it, InfoVlan::Protocol(VlanProtocol::Ieee8021Ad)));
-            let protocol = if is_service { "802.1ad" } else { "802.1q" };
-            status.vlan = id.map(|id| VlanStatus { id, protocol });
-        }
-        LinkInfo::Data(InfoData::Bridge(data)) => {
-            let mut bridge = BridgeStatus::default();
-            for part in data {
-                match part {
-                    InfoBridge::StpState(state) => bridge.stp.enabled = *state != BridgeStpState::Disabled,
-                    InfoBridge::VlanFiltering(on) => bridge.vlan.filtering_enabled = *on,
-                    _ => {}
-                }
-            }
-            status.bridge_master = Some(bridge);
-        }
-        LinkInfo::Data(InfoData::Vrf(data)) => {
-            let table =
-                data.iter().find_map(|it| if let InfoVrf::TableId(id) = it { Some(*id) } else { None });
-            status.vrf_master = table.map(|table| VrfStatus { table: table_name(table) });
-        }
-        _ => {}
-    }
-}
-
-fn info_kind(infos: &[LinkInfo]) -> Option<String> {
-    let kind =
-        infos.iter().find_map(|info| if let LinkInfo::Kind(kind) = info { Some(kind) } else { None })?;
-    Some(match kind {
-        InfoKind::Other(name) => name.clone(),
-        known => format!("{known:?}").to_ascii_lowercase(),
-    })
-}
-
-/// The kernel's value as clients know it: a word, or the number where it has none.
-fn word(value: impl std::fmt::Debug) -> String {
-    let text = format!("{value:?}").to_ascii_lowercase();
-    match text.strip_prefix("other(").and_then(|rest| rest.strip_suffix(')')) {
-        Some(number) => number.to_owned(),
-        None => match text.as_str() {
-            "universe" => "global".to_owned(),
-            "icmpredirect" => "redirect".to_owned(),
-            _ => text,
-        },
-    }
-}
-
-fn hardware_text(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
-}
-
-async fn publish_addresses(
-    runtime: &Runtime,
-    handle: &Handle,
-    names: &BTreeMap<u32, &str>,
-) -> Result<(), String> {
-    let mut found = handle.address().get().execute();
-    let mut statuses = Vec::new();
-    while let Some(message) = found.try_next().await.map_err(|e| format!("list addresses: {e}"))? {
-        let index = message.header.index;
-        let name = names.get(&index).copied().unwrap_or_default();
-        let address = message.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
-            _ => None,
+        let statuses = seen.links.iter().map(|(message, link)| {
+            let mut status = link_status::link_status(message, link, &seen.cards.of(link));
+            status.wireguard = seen.tunnels.remove(&link.index);
+            (link.name.clone(), Spec::LinkStatus(Box::new(status)))
         });
-        let Some(address) = address else { continue };
-        let cidr = format!("{address}/{}", message.header.prefix_len);
-        let status = AddressStatus {
-            address: cidr.clone(),
-            link_index: index,
-            link_name: name.to_owned(),
-            family: family(address),
-            scope: word(message.header.scope),
-        };
-        statuses.push((format!("{name}/{cidr}"), Spec::AddressStatus(status)));
+        let names: BTreeMap<u32, &str> =
+            seen.links.iter().map(|(_, link)| (link.index, link.name.as_str())).collect();
+        runtime.store.replace(LINK_STATUS.writer, &LINK_STATUS, statuses.collect())?;
+        let addresses = seen.addresses.iter().filter_map(|message| address_status(message, &names));
+        runtime.store.replace(ADDRESS_STATUS.writer, &ADDRESS_STATUS, addresses.collect())?;
+        let routes = seen.routes.iter().map(|message| {
+            let (id, status) = route_status(message, &names);
+            (id, Spec::RouteStatus(status))
+        });
+        runtime.store.replace(ROUTE_STATUS.writer, &ROUTE_STATUS, routes.collect())?;
+        rules::publish(runtime, &seen.rules)?;
+        (self.cards, self.said_of_tunnels) = (seen.cards, seen.faults.into_iter().collect());
+        Ok(seen.links.into_iter().map(|(_, link)| link).collect())
     }
-    runtime.store.replace(ADDRESS_STATUS.writer, &ADDRESS_STATUS, statuses).map_err(|e| e.to_string())
+}
+
+/// The kernel's state.
+struct Seen {
+    links: Vec<(LinkMessage, Link)>,
+    addresses: Vec<AddressMessage>,
+    routes: Vec<RouteMessage>,
+    rules: Vec<RuleMessage>,
+    losses: Losses,
+    cards: Cards,
+    /// By index of the link.
+    tunnels: BTreeMap<u32, WireguardStatus>,
+    faults: Vec<String>,
+}
+
+impl Seen {
+    /// Waits for the kernel, and for cards that are new or changed.
+    fn look(root: &Path, mut cards: Cards) -> Result<Self, DumpError> {
+        let tables = Tables::open()?;
+        let mut losses = Losses::default();
+        let links = kept(tables.links()?, &mut losses);
+        let described = links.into_iter().map(|message| {
+            let mut link = link_status::link(&message);
+            link.device = facts::device(root, &link.name);
+            (message, link)
+        });
+        let links: Vec<_> = described.collect();
+        let addresses = kept(tables.addresses()?, &mut losses);
+        let mut routes = kept(tables.routes()?, &mut losses);
+        // The kernel has routes of multicast routers and of MPLS, too.
+        let is_ours = |family| matches!(family, AddressFamily::Inet | AddressFamily::Inet6);
+        routes.retain(|message| is_ours(message.header.address_family));
+        let mut rules = kept(tables.rules(AddressFamily::Inet)?, &mut losses);
+        rules.extend(kept(tables.rules(AddressFamily::Inet6)?, &mut losses));
+        cards.follow(root, links.iter().map(|(_, link)| link));
+        let (tunnels, faults) = wireguard_status::all(links.iter().map(|(_, link)| link));
+        Ok(Self { links, addresses, routes, rules, losses, cards, tunnels, faults })
+    }
+}
+
+fn kept<T>(dumped: Dumped<T>, losses: &mut Losses) -> Vec<T> {
+    losses.extend(dumped.losses);
+    dumped.found
+}
+
+fn address_status(message: &AddressMessage, names: &BTreeMap<u32, &str>) -> Option<(String, Spec)> {
+    let index = message.header.index;
+    let name = names.get(&index).copied().unwrap_or_default();
+    let address = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    })?;
+    let cidr = format!("{address}/{}", message.header.prefix_len);
+    let status = AddressStatus {
+        address: cidr.clone(),
+        link_index: index,
+        link_name: name.to_owned(),
+        family: family(address),
+        scope: word(message.header.scope),
+    };
+    Some((format!("{name}/{cidr}"), Spec::AddressStatus(status)))
 }
 
 fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "inet4" } else { "inet6" }
-}
-
-async fn publish_routes(
-    runtime: &Runtime,
-    handle: &Handle,
-    names: &BTreeMap<u32, &str>,
-) -> Result<(), String> {
-    let mut everything = RouteMessageBuilder::<std::net::Ipv4Addr>::new().build();
-    everything.header.address_family = AddressFamily::Unspec;
-    let mut found = handle.route().get(everything).execute();
-    let mut statuses = Vec::new();
-    while let Some(message) = found.try_next().await.map_err(|e| format!("list routes: {e}"))? {
-        // The kernel has routes of multicast routers and of MPLS, too.
-        if matches!(message.header.address_family, AddressFamily::Inet | AddressFamily::Inet6) {
-            let (id, status) = route_status(&message, names);
-            statuses.push((id, Spec::RouteStatus(status)));
-        }
-    }
-    runtime.store.replace(ROUTE_STATUS.writer, &ROUTE_STATUS, statuses).map_err(|e| e.to_string())
 }
 
 fn route_status(message: &RouteMessage, names: &BTreeMap<u32, &str>) -> (String, RouteStatus) {
@@ -258,19 +192,10 @@ fn table(message: &RouteMessage) -> Box<str> {
     table_name(number.unwrap_or_else(|| message.header.table.into()))
 }
 
-/// The name of a table, or its number.
-pub(super) fn table_name(number: u32) -> Box<str> {
-    match number {
-        253 => "default".into(),
-        254 => "main".into(),
-        255 => "local".into(),
-        other => other.to_string().into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use netlink_packet_route::route::RouteType;
+    use rtnetlink::RouteMessageBuilder;
 
     use super::*;
 
@@ -294,13 +219,10 @@ mod tests {
 
     /// The loopback interface is up wherever tests run, and the kernel has a local route of its address.
     #[tokio::test]
-    async fn routes_has_the_local_ones() {
+    async fn routes_has_the_local_ones_and_loopback_is_no_card() {
         let dir = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(dir.path().to_path_buf());
-        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
-        let connection = tokio::spawn(connection);
-        publish(&runtime, &handle).await.unwrap();
-        connection.abort();
+        Status::default().publish(&runtime).await.unwrap();
         let found = runtime.store.list(&ROUTE_STATUS);
         let local = found.iter().find_map(|resource| match &resource.spec {
             Spec::RouteStatus(route) if route.dst == "127.0.0.1/32" => Some(route.clone()),
@@ -312,5 +234,9 @@ mod tests {
             ("local", "local", "host")
         );
         assert_eq!((local.out_link_name.as_str(), local.family), ("lo", "inet4"));
+        let loopback = runtime.store.get(&LINK_STATUS, "lo").unwrap().spec.yaml().unwrap();
+        for line in ["flags: UP,LOOPBACK,RUNNING,LOWER_UP\n", "port: Other\n", "duplex: Unknown\n"] {
+            assert!(loopback.contains(line), "{line}: {loopback}");
+        }
     }
 }

@@ -18,16 +18,18 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
+use netlink_packet_core::NLM_F_ACK;
 use netlink_packet_wireguard::{
     WireguardAddressFamily, WireguardAllowedIp, WireguardAllowedIpAttr, WireguardAttribute, WireguardCmd,
     WireguardMessage, WireguardPeer, WireguardPeerAttribute, WireguardPeerFlags,
 };
 use network_plan::link::{Key, Peer, Wireguard};
 use runtime::Runtime;
+use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
 use super::generic::{Family, GenericError};
+use super::wireguard_status::{self, WIREGUARD};
 
 /// For the addresses of one endpoint's name.
 const RESOLVE_DEADLINE: Duration = Duration::from_secs(3);
@@ -37,8 +39,8 @@ const RETRY_PERIOD: Duration = Duration::from_secs(10);
 
 type Endpoints = BTreeMap<Key, SocketAddr>;
 
-/// Keeps a link's tunnel as it is wanted.
-pub(super) async fn keep(runtime: Arc<Runtime>, name: String, wanted: Wireguard) {
+/// Keeps a link's tunnel as it is wanted. `news` is told of what the kernel tells no one: a tunnel that was changed.
+pub(super) async fn keep(runtime: Arc<Runtime>, name: String, wanted: Wireguard, news: Arc<Notify>) {
     let (mut told, mut said) = (None, String::new());
     loop {
         let (endpoints, mut faults) = resolve(&wanted, told.as_ref().unwrap_or(&Endpoints::new())).await;
@@ -46,7 +48,10 @@ pub(super) async fn keep(runtime: Arc<Runtime>, name: String, wanted: Wireguard)
             let (link, settings, new) = (name.clone(), wanted.clone(), endpoints.clone());
             let result = tokio::task::spawn_blocking(move || tell(&link, &settings, &new)).await;
             match result.map_err(|error| error.to_string()).and_then(|told| told) {
-                Ok(()) => told = Some(endpoints),
+                Ok(()) => {
+                    told = Some(endpoints);
+                    news.notify_one();
+                }
                 Err(fault) => faults.push(fault),
             }
         }
@@ -144,13 +149,9 @@ fn described(peer: &Peer, endpoints: &Endpoints) -> Result<WireguardPeer, String
     Ok(WireguardPeer(attributes))
 }
 
-const WIREGUARD: &str = "WireGuard";
-
 /// Public keys of a link's peers.
 fn peers(family: &mut Family, name: &str) -> Result<BTreeSet<Key>, GenericError> {
-    let attributes = vec![WireguardAttribute::IfName(name.to_owned())];
-    let ask = WireguardMessage { cmd: WireguardCmd::GetDevice, attributes };
-    let answers = family.request(ask, NLM_F_DUMP)?;
+    let answers = wireguard_status::device(family, name)?;
     let peers = answers.into_iter().flat_map(|answer| answer.attributes).filter_map(|it| match it {
         WireguardAttribute::Peers(peers) => Some(peers),
         _ => None,

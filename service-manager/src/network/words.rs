@@ -1,0 +1,28 @@
+//! The kernel's values as clients know them.
+
+/// The kernel's value as clients know it: a word, or the number where it has none.
+pub(super) fn word(value: impl std::fmt::Debug) -> String {
+    let text = format!("{value:?}").to_ascii_lowercase();
+    match text.strip_prefix("other(").and_then(|rest| rest.strip_suffix(')')) {
+        Some(number) => number.to_owned(),
+        None => match text.as_str() {
+            "universe" => "global".to_owned(),
+            "icmpredirect" => "redirect".to_owned(),
+            _ => text,
+        },
+    }
+}
+
+pub(super) fn hardware_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+/// The name of a table, or its number.
+pub(super) fn table_name(number: u32) -> Box<str> {
+    match number {
+        253 => "default".into(),
+        254 => "main".into(),
+        255 => "local".into(),
+        other => other.to_string().into(),
+    }
+}
