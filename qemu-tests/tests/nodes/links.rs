@@ -184,6 +184,11 @@ fn is_between(frame: &Frame) -> bool {
     frame.ipv4().is_some_and(|(source, ..)| source[..3] == [10, 91, 0])
 }
 
+/// The words that show a link whole.
+fn shown(link: &str) -> [&str; 5] {
+    ["get", "links", link, "-o", "yaml"]
+}
+
 /// A bond of both cards, with further settings of it.
 fn bond(number: usize, mode: &str) -> String {
     let members = ["deviceSelectors: [{hardwareAddr: '52:54:00:88:01:*'}]", "interfaces: [eth1, eth2]"];
@@ -223,6 +228,10 @@ fn active_backup(pair: &Pair) {
     let mode = ["fault-tolerance (active-backup)", "Currently Active Slave: eth2", "Slave Interface: eth1"];
     for node in &pair.nodes {
         until(node, &state, &mode);
+        until(node, &shown("bond0"), &["bondMaster:", "mode: active-backup", "miimon: 100", "primary: "]);
+        let member =
+            ["slaveKind: bond", "speedMbit: 1000", "duplex: Full", "0x1af4", "driverVersion: ", "SLAVE"];
+        until(node, &shown("eth1"), &member);
     }
     talk(&pair.frames(NET[1], 1), |frame| frame.vlan().is_none() || !is_between(frame));
     let idle = pair.wires[0].frames();
@@ -255,6 +264,7 @@ fn lacp(pair: &Pair) {
     for (node, other) in pair.nodes.iter().zip(["02", "01"]) {
         let partner = format!("Partner Mac Address: 52:54:00:88:{other}:");
         until(node, &state, &["IEEE 802.3ad", &partner, "Number of ports: 2"]);
+        until(node, &shown("bond0"), &["mode: 802.3ad", "lacpRate: fast", "adLacpActive: "]);
     }
     pair.answers(NET[1]);
     for (number, wire) in pair.wires.iter().enumerate() {
@@ -292,8 +302,13 @@ fn tunnel(pair: &Pair) {
         let is_open = TUNNEL.contains(&source) || TUNNEL.contains(&destination);
         !is_open && (!is_between(frame) || protocol == UDP)
     });
+    let endpoint = format!("endpoint: {}:51820", NET[1]);
+    let told = ["listenPort: 51820", KEYS[0][1], KEYS[1][1], &endpoint, "persistentKeepaliveInterval: 5s"];
+    until(&pair.nodes[0], &shown("wg0"), &[&told[..], &["10.92.0.0/24"]].concat());
+    // The next look at the tunnel is up to a minute away.
+    pair.nodes[0].prints(&shown("wg0"), &["lastHandshake: ", "receivedBytes: "], 2 * LIMIT).unwrap();
     for (node, keys) in pair.nodes.iter().zip(KEYS) {
-        for words in [&["logs", "machined"][..], &["get", "links", "-o", "yaml"]] {
+        for words in [["logs", "machined"].as_slice(), &shown("wg0")] {
             assert!(!node.admin().ok(words).unwrap().contains(keys[0]), "a key is in {words:?}");
         }
     }
