@@ -27,7 +27,7 @@ const KNOWN: [(&str, usize, usize); 16] = [
     ("init", 10, 2),
     ("installer", 13, 54),
     ("qemu-tests", 0, 3),
-    ("service-manager", 14, 79),
+    ("service-manager", 14, 77),
     ("xtask", 0, 26),
 ];
 
