@@ -401,7 +401,7 @@ mod tests {
 
         // Another kind under the same name: the old link goes first, which is no fault.
         let of_other_kind = pair("br0", "br1");
-        let links = super::super::status::publish(&runtime, &handle).await.unwrap();
+        let links = super::super::status::Status::default().publish(&runtime).await.unwrap();
         made.bring(&runtime, &handle, &of_other_kind, &links, Vec::new()).await;
         assert!(made.said.is_empty(), "{:?}", made.said);
         let (said, _) = bring(&mut made, &runtime, &handle, &of_other_kind).await;

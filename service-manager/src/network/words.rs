@@ -8,6 +8,8 @@ pub(super) fn word(value: impl std::fmt::Debug) -> String {
         None => match text.as_str() {
             "universe" => "global".to_owned(),
             "icmpredirect" => "redirect".to_owned(),
+            "lowerlayerdown" => "lowerLayerDown".to_owned(),
+            "notpresent" => "notPresent".to_owned(),
             _ => text,
         },
     }
@@ -24,5 +26,20 @@ pub(super) fn table_name(number: u32) -> Box<str> {
         254 => "main".into(),
         255 => "local".into(),
         other => other.to_string().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::link::State;
+    use netlink_packet_route::route::RouteScope;
+
+    use super::*;
+
+    #[test]
+    fn words_are_those_that_clients_know() {
+        let states = [State::Up, State::LowerLayerDown, State::NotPresent, State::Other(9)].map(word);
+        assert_eq!(states, ["up", "lowerLayerDown", "notPresent", "9"]);
+        assert_eq!(word(RouteScope::Universe), "global");
     }
 }
