@@ -161,7 +161,7 @@ impl Kernel for RealKernel {
 
     fn set_failure_wait(&mut self, seconds: u64) {
         self.failure_wait_seconds = seconds;
-        sys::system::set_failure_wait(seconds);
+        sys::freestanding::set_failure_wait(seconds);
     }
 
     fn failure_wait_seconds(&mut self) -> u64 {
@@ -177,7 +177,7 @@ impl Kernel for RealKernel {
     }
 
     fn memory(&mut self) -> InitMemory {
-        let counters = sys::system::heap_counters();
+        let counters = sys::freestanding::heap_counters();
         InitMemory { in_use_bytes: counters.in_use_bytes, allocations: counters.allocations }
     }
 

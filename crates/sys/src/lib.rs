@@ -25,6 +25,7 @@ pub mod coverage;
 pub mod crypt;
 pub mod dm;
 pub mod errno;
+pub mod freestanding;
 pub mod fs;
 #[cfg(feature = "coverage")]
 pub mod heap;

@@ -83,32 +83,6 @@ pub fn end(how: End) -> Errno {
     rustix::system::reboot(command).err().unwrap_or(Errno::INVAL)
 }
 
-/// What the allocator of a freestanding program did; all zero in programs with the standard library.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HeapCounters {
-    /// Bytes that the program holds now.
-    pub in_use_bytes: u64,
-    /// Allocations since the start, growth of a block included.
-    pub allocations: u64,
-}
-
-/// Reads the allocator's counters.
-pub fn heap_counters() -> HeapCounters {
-    #[cfg(all(feature = "rt", not(feature = "std"), not(test)))]
-    let counters = crate::rt::heap::counters();
-    #[cfg(not(all(feature = "rt", not(feature = "std"), not(test))))]
-    let counters = HeapCounters::default();
-    counters
-}
-
-/// Tells the panic handler of a freestanding program how long its line stays readable; zero means for ever.
-pub fn set_failure_wait(seconds: u64) {
-    #[cfg(all(feature = "rt", not(feature = "std"), not(test)))]
-    crate::rt::panic::set_wait_seconds(seconds);
-    #[cfg(not(all(feature = "rt", not(feature = "std"), not(test))))]
-    let _ = seconds;
-}
-
 /// Makes Ctrl-Alt-Del send SIGINT to PID 1 instead of restarting at once.
 pub fn catch_ctrl_alt_del() -> Result<()> {
     rustix::system::reboot(RebootCommand::CadOff)

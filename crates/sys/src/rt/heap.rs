@@ -1,19 +1,19 @@
 //! Allocator.
 //!
 //! Owns: talc over anonymous mappings for small blocks, a mapping of its own for each large one (so that the
-//! scratch memory of booting goes back to the kernel), and the counters that prove a steady state.
+//! scratch memory of booting goes back to the kernel), counted for whoever proves a steady state.
 //! Fails by: a null block, which the `alloc` crate turns into a panic.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 use talc::base::{Talc, binning::Binning};
 use talc::lock_api::{GuardSend, RawMutex};
 use talc::source::Source;
 
-use crate::system::HeapCounters;
+use crate::freestanding::{ALLOCATIONS, IN_USE_BYTES};
 
 /// Blocks of this size and more get a mapping of their own.
 const LARGE_BYTES: usize = 128 * 1024;
@@ -25,17 +25,6 @@ const PAGE_BYTES: usize = 4096;
 
 #[global_allocator]
 static HEAP: Heap = Heap { small: talc::TalcLock::new(Mappings) };
-
-static IN_USE_BYTES: AtomicU64 = AtomicU64::new(0);
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-/// Reads the counters.
-pub(crate) fn counters() -> HeapCounters {
-    HeapCounters {
-        in_use_bytes: IN_USE_BYTES.load(Ordering::Relaxed),
-        allocations: ALLOCATIONS.load(Ordering::Relaxed),
-    }
-}
 
 struct Heap {
     small: talc::TalcLock<Spin, Mappings>,

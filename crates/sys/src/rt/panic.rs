@@ -1,26 +1,17 @@
 //! The last resort: a bug in PID 1.
 //!
-//! Owns: the panic handler, and how long a failed boot stays readable before the restart.
+//! Owns: the panic handler, and the wait before the restart, in which a failed boot stays readable.
 //! Fails by: never returning: PID 1 must not end, or the kernel panics.
 
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
+use crate::freestanding::FAILURE_WAIT_SECONDS;
 use crate::system::{End, end, sleep_ns};
-
-/// Seconds to wait when the command line says nothing.
-pub const DEFAULT_WAIT_SECONDS: u64 = 10;
-
-static WAIT_SECONDS: AtomicU64 = AtomicU64::new(DEFAULT_WAIT_SECONDS);
-
-/// Sets the wait from `panic=`: zero means for ever.
-pub fn set_wait_seconds(seconds: u64) {
-    WAIT_SECONDS.store(seconds, Ordering::Relaxed);
-}
 
 /// Waits as `panic=` says, then restarts the machine.
 pub fn wait_and_restart() -> ! {
-    let seconds = WAIT_SECONDS.load(Ordering::Relaxed);
+    let seconds = FAILURE_WAIT_SECONDS.load(Ordering::Relaxed);
     loop {
         sleep_ns(seconds.max(1) * 1_000_000_000);
         if seconds > 0 {
