@@ -233,6 +233,20 @@ impl Layer {
         if self.hash_bytes == 0 { 0 } else { self.hash_offset }
     }
 
+    /// The device-mapper table that has the layer verified, on a device that holds nothing else.
+    #[must_use]
+    pub fn table<'a>(&'a self, device: &'a str) -> verity::Table<'a> {
+        verity::Table {
+            data_device: device,
+            hash_device: device,
+            data_blocks: self.data_bytes / BLOCK_BYTES,
+            hash_start_block: self.hash_offset / BLOCK_BYTES,
+            root: &self.root_hash,
+            salt: &self.salt,
+            options: &[],
+        }
+    }
+
     fn check(&self) -> Result<(), Fault> {
         if !is_name(&self.name) {
             return Err(Fault::Name);

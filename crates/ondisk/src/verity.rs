@@ -11,7 +11,6 @@ use core::fmt::{self, Write as _};
 
 use crate::Digest;
 use crate::digest::DIGEST_BYTES;
-use crate::manifest::Layer;
 
 /// Bytes of a data block and of a hash block.
 pub const BLOCK_BYTES: usize = 4096;
@@ -179,21 +178,7 @@ pub struct Table<'a> {
     pub options: &'a [&'a str],
 }
 
-impl<'a> Table<'a> {
-    /// The table of a layer on a device that holds nothing else.
-    #[must_use]
-    pub fn of_layer(device: &'a str, layer: &'a Layer) -> Self {
-        Self {
-            data_device: device,
-            hash_device: device,
-            data_blocks: layer.data_bytes / BLOCK_BYTES as u64,
-            hash_start_block: layer.hash_offset / BLOCK_BYTES as u64,
-            root: &layer.root_hash,
-            salt: &layer.salt,
-            options: &[],
-        }
-    }
-
+impl Table<'_> {
     /// Length of the device that the table makes, in 512-byte sectors.
     #[must_use]
     pub fn sectors(&self) -> u64 {

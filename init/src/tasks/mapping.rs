@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 
 use handoff::LayerReport;
 use ondisk::manifest::Layer;
-use ondisk::verity::Table;
 use sys::Errno;
 
 use crate::boot::Boot;
@@ -37,7 +36,7 @@ pub fn map_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
     for layer in boot.manifest.layers.clone() {
         let slice = slice_of(boot, &source, &layer)?;
         let name = format!("{MAPPING_PREFIX}{}", layer.name);
-        let table = Table::of_layer(&slice, &layer);
+        let table = layer.table(&slice);
         let target = Target {
             start_sectors: 0,
             length_sectors: table.sectors(),

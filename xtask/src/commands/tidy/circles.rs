@@ -19,7 +19,7 @@ const KNOWN: [(&str, usize, usize); 15] = [
     ("crates/hostile", 3, 0),
     ("crates/netboot", 10, 4),
     ("crates/oci", 6, 15),
-    ("crates/ondisk", 2, 46),
+    ("crates/ondisk", 0, 46),
     ("crates/runtime", 0, 22),
     ("crates/tpm", 4, 0),
     ("fuzz", 0, 2),
