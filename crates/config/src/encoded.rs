@@ -1,9 +1,14 @@
 //! PEM text as configurations hold it: wrapped in standard base64.
 //!
-//! Owns: decoding that tolerates line breaks, and the certificate-and-key pair. Does not: read the PEM (`api::pki`).
+//! Owns: decoding that tolerates line breaks, and the certificate-and-key pair.
+//! Does not: read the PEM (`api::pki`).
 //! Source: docs/users/configuration.md.
 
-use crate::{Secret, schema::section};
+use crate::{
+    Secret,
+    schema::{Decode, Shape, Walk, section},
+    yaml::Node,
+};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use zeroize::Zeroizing;
@@ -62,6 +67,37 @@ impl<'de> Deserialize<'de> for EncodedSecret {
 impl Serialize for EncodedSecret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&Zeroizing::new(STANDARD.encode(self.0.expose_secret())))
+    }
+}
+
+impl Decode for EncodedPem {
+    fn decode(node: &Node, walk: &mut Walk<'_>) -> Option<Self> {
+        pem(node, walk).map(|text| Self(text.to_string()))
+    }
+
+    fn shape() -> Shape {
+        Shape::Single("base64 of PEM", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi4uLgo=")
+    }
+}
+
+impl Decode for EncodedSecret {
+    fn decode(node: &Node, walk: &mut Walk<'_>) -> Option<Self> {
+        pem(node, walk).map(|text| Self(Secret::new(text.as_str())))
+    }
+
+    fn shape() -> Shape {
+        Shape::Single("base64 of PEM, secret", "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tCi4uLgo=")
+    }
+}
+
+fn pem(node: &Node, walk: &mut Walk<'_>) -> Option<Zeroizing<String>> {
+    walk.hide(node);
+    match decode_base64(walk.scalar(node)?) {
+        Ok(text) => Some(text),
+        Err(reason) => {
+            walk.error(node.mark, format!("{reason}; the PEM text, encoded with `base64`, belongs here"));
+            None
+        }
     }
 }
 

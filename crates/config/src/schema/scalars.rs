@@ -4,7 +4,7 @@
 
 use super::{Decode, Shape, Walk};
 use crate::{
-    EncodedPem, EncodedSecret, Secret, decode_base64,
+    Secret,
     yaml::{Node, shortened},
 };
 use serde::{Serialize, Serializer};
@@ -104,37 +104,6 @@ impl Decode for Secret {
 
     fn shape() -> Shape {
         Shape::Single("secret text", "aaaaaa.bbbbbbbbbbbbbbbb")
-    }
-}
-
-impl Decode for EncodedPem {
-    fn decode(node: &Node, walk: &mut Walk<'_>) -> Option<Self> {
-        pem(node, walk).map(|text| Self(text.to_string()))
-    }
-
-    fn shape() -> Shape {
-        Shape::Single("base64 of PEM", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi4uLgo=")
-    }
-}
-
-impl Decode for EncodedSecret {
-    fn decode(node: &Node, walk: &mut Walk<'_>) -> Option<Self> {
-        pem(node, walk).map(|text| Self(Secret::new(text.as_str())))
-    }
-
-    fn shape() -> Shape {
-        Shape::Single("base64 of PEM, secret", "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tCi4uLgo=")
-    }
-}
-
-fn pem(node: &Node, walk: &mut Walk<'_>) -> Option<zeroize::Zeroizing<String>> {
-    walk.hide(node);
-    match decode_base64(walk.scalar(node)?) {
-        Ok(text) => Some(text),
-        Err(reason) => {
-            walk.error(node.mark, format!("{reason}; the PEM text, encoded with `base64`, belongs here"));
-            None
-        }
     }
 }
 

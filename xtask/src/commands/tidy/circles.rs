@@ -15,7 +15,7 @@ use super::sources::Sources;
 const KNOWN: [(&str, usize, usize); 15] = [
     ("cli", 3, 8),
     ("crates/api", 0, 20),
-    ("crates/config", 2, 29),
+    ("crates/config", 0, 29),
     ("crates/hostile", 3, 0),
     ("crates/netboot", 10, 4),
     ("crates/oci", 6, 15),
