@@ -21,6 +21,7 @@ mod headers;
 mod malformed;
 mod messages;
 mod silence;
+mod strangers;
 mod suite;
 mod target;
 mod tls_faults;
@@ -31,9 +32,9 @@ mod witness;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use strangers::{Stranger, strangers};
 pub use suite::{Gauge, LONGEST_CALL, Record, Suite};
 pub use target::{Form, Port, Target};
-pub use tls_faults::{Stranger, strangers};
 pub use witness::Witness;
 
 /// What an attack did.

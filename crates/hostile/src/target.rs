@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::Fault;
-use crate::tls_faults::Stranger;
+use crate::strangers::Stranger;
 
 /// For a connection that a busy server takes.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(30);

@@ -12,11 +12,10 @@ use super::sources::Sources;
 
 /// Crates that have circles still: modules directly below `src` that are in one, and files that are in one with other
 /// files of their module. A number that is too high is a fault too, so that it shrinks with the code.
-const KNOWN: [(&str, usize, usize); 15] = [
+const KNOWN: [(&str, usize, usize); 14] = [
     ("cli", 3, 8),
     ("crates/api", 0, 20),
     ("crates/config", 0, 29),
-    ("crates/hostile", 3, 0),
     ("crates/netboot", 10, 4),
     ("crates/oci", 6, 15),
     ("crates/ondisk", 0, 46),
