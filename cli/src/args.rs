@@ -1,10 +1,10 @@
 //! Flags and commands.
 //!
-//! Owns: the grammar. Names, aliases and defaults are talosctl's; where its generations differ both are accepted.
+//! Owns: the grammar. Names, aliases and defaults are talosctl's; where its generations differ both are accepted. The flags
+//! of a command stand in its module, those of all commands in `global`.
 
-use crate::{commands, output::Format, session::PartFailed};
+use crate::{commands, global::Global, output::Format};
 use clap::{Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
 
 /// The command line client of a Billet node.
 #[derive(Debug, Parser)]
@@ -39,33 +39,6 @@ impl Command {
             _ => false,
         }
     }
-}
-
-/// Flags of every command.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Global {
-    /// Client configuration [default: $TALOSCONFIG, else ~/.talos/config]
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) talosconfig: Option<PathBuf>,
-    /// Context of the client configuration
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) context: Option<String>,
-    /// Nodes that the call is for, as the endpoint sees them [default: those of the context, else the endpoint itself]
-    #[arg(short, long, global = true, value_delimiter = ',', value_name = "NODE")]
-    pub(crate) nodes: Vec<String>,
-    /// Addresses to connect to [default: those of the context]
-    #[arg(short, long, global = true, value_delimiter = ',', value_name = "HOST[:PORT]")]
-    pub(crate) endpoints: Vec<String>,
-    /// Print as table, yaml or json [default: table]; for `get` also jsonpath={...}, for commands that write files the
-    /// file or folder
-    #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT")]
-    pub(crate) output_word: Option<String>,
-    /// What `output_word` means; set by [`Args::understood`]
-    #[arg(skip)]
-    pub(crate) output: Format,
-    /// Shared by everything that one command does
-    #[arg(skip)]
-    pub(crate) part_failed: PartFailed,
 }
 
 #[derive(Debug, Subcommand)]

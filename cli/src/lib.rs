@@ -7,7 +7,9 @@
 
 mod args;
 mod commands;
+mod dispatch;
 mod expiry;
+mod global;
 mod output;
 mod private_file;
 #[cfg(test)]
@@ -50,7 +52,7 @@ pub fn run() -> ExitCode {
         Err(error) => return fail(&anyhow::Error::new(error).context("start the runtime")),
     };
     let part_failed = args.global.part_failed.clone();
-    match runtime.block_on(commands::run(args)) {
+    match runtime.block_on(dispatch::run(args)) {
         Ok(()) if part_failed.is_set() => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 //! Owns: errors in a user's words, warnings for nodes that failed while others answered, byte streams of several
 //! nodes. Does not: print answers (`commands`).
 
-use crate::{args::Global, expiry, output};
+use crate::{expiry, global::Global, output};
 use anyhow::{Context as _, Result, anyhow};
 use api::{
     client::{self, Client, NodeMessage, Options},
@@ -12,14 +12,7 @@ use api::{
     talosconfig::{self, Talosconfig},
     tls::{self, Trust},
 };
-use std::{
-    env,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{env, path::PathBuf};
 use tonic::{Request, Response, Status, Streaming};
 
 /// A connection and what the user said about it.
@@ -28,22 +21,6 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     /// The global flags.
     pub(crate) global: Global,
-}
-
-/// Whether a node failed while others answered: the command then prints what it has and ends with status 1.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PartFailed(Arc<AtomicBool>);
-
-impl PartFailed {
-    /// Tells the node's error.
-    pub(crate) fn warn(&self, error: impl std::fmt::Display) {
-        self.0.store(true, Ordering::Relaxed);
-        eprintln!("WARNING: {}", output::shown(&error.to_string()));
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// Flags of commands that a node in maintenance answers: nobody has a certificate of its CA yet.

@@ -2,7 +2,7 @@
 
 use super::machine_config::{self, ModeFlags};
 use crate::{
-    args::Global,
+    global::Global,
     session::{Maintenance, Session},
 };
 use anyhow::{Context as _, Result, bail};

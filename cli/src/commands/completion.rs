@@ -1,8 +1,7 @@
 //! `completion`: a script for the user's shell.
 
-use crate::{args::Args, output};
+use crate::output;
 use anyhow::Result;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 #[derive(Debug, clap::Args)]
@@ -12,8 +11,8 @@ pub(crate) struct Flags {
     shell: Shell,
 }
 
-pub(crate) fn run(flags: &Flags) -> Result<()> {
+pub(crate) fn run(flags: &Flags, grammar: &mut clap::Command) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(flags.shell, &mut Args::command(), "billetctl", &mut script);
+    clap_complete::generate(flags.shell, grammar, "billetctl", &mut script);
     Ok(output::print(script)?)
 }

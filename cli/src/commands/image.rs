@@ -5,7 +5,7 @@
 //! Source: docs/users/containerd.md (`image list/pull`).
 
 use crate::{
-    args::Global,
+    global::Global,
     output::{self, Cell, Table, bytes_si},
     session::Session,
 };

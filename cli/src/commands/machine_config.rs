@@ -4,7 +4,7 @@
 //! confirming it. Does not: change texts (`config::patch`), choose nodes.
 //! Source: docs/users/config-lifecycle.md, docs/users/editing-config.md.
 
-use crate::{args::Global, commands::events::duration, output, session::Session};
+use crate::{commands::events::duration, global::Global, output, session::Session};
 use anyhow::{Context as _, Result, anyhow, bail};
 use api::{
     client,

@@ -1,7 +1,7 @@
 //! `machineconfig`: configurations as files.
 
 use super::{r#gen, machine_config};
-use crate::{args::Global, output, private_file};
+use crate::{global::Global, output, private_file};
 use anyhow::{Context as _, Result, bail};
 use config::Secret;
 

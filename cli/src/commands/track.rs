@@ -10,7 +10,7 @@
 //! Source: docs/users/commands.md (`--wait`).
 
 use super::events::described;
-use crate::{args::Global, output, session::Session};
+use crate::{global::Global, output, session::Session};
 use anyhow::{Context, Result, anyhow, bail};
 use api::{
     client,

@@ -1,7 +1,7 @@
 //! `version`: of the client and of the nodes.
 
 use crate::{
-    args::Global,
+    global::Global,
     output::{self, Cell, Format, Table},
     session::Session,
 };

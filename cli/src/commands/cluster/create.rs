@@ -29,8 +29,8 @@ use super::{
     places::{DEFAULT_NAME, Places, StateFlags},
 };
 use crate::{
-    args::Global,
     commands::{events::duration, health, kubeconfig, machine_config},
+    global::Global,
     output,
     session::{self, Session},
 };

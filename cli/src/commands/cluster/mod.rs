@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use cluster::Cluster;
 
 use crate::{
-    args::Global,
+    global::Global,
     output::{self, Cell, Table},
 };
 use places::{DEFAULT_NAME, StateFlags};

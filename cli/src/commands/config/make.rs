@@ -1,8 +1,8 @@
 //! New contexts: from files (`config add`), or from a node that signs (`config new`).
 
 use crate::{
-    args::Global,
     commands::events::duration,
+    global::Global,
     output, private_file,
     session::{self, Session},
 };

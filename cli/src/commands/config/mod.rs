@@ -3,8 +3,8 @@
 mod make;
 
 use crate::{
-    args::Global,
     expiry,
+    global::Global,
     output::{self, Format, Table},
     session,
 };

@@ -4,7 +4,7 @@
 //! Source: docs/users/configuration.md, docs/users/commands.md.
 
 use super::files::{self, Target};
-use crate::{args::Global, commands::machine_config};
+use crate::{commands::machine_config, global::Global};
 use anyhow::{Context as _, Result, bail};
 use api::generate::{Bundle, Cluster, Contract, cluster_endpoint};
 use config::{MachineType, Secret, patch::Patch};

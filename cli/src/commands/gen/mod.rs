@@ -8,7 +8,7 @@ mod secureboot;
 
 pub(crate) use config::{Flags as ConfigFlags, run as run_config};
 
-use crate::args::Global;
+use crate::global::Global;
 use anyhow::Result;
 
 #[derive(Debug, clap::Subcommand)]

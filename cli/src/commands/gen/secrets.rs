@@ -1,7 +1,7 @@
 //! `gen secrets`: all secrets of a cluster in one file.
 
 use super::files::{self, Target};
-use crate::{args::Global, commands::machine_config};
+use crate::{commands::machine_config, global::Global};
 use anyhow::{Context as _, Result};
 use api::generate::{Bundle, Contract, KubernetesPki};
 use config::Secret;

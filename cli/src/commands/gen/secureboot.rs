@@ -11,7 +11,7 @@ use installer::image::Architecture;
 use installer::secure_boot::{Enrolment, Signer, Time, sign};
 
 use super::files;
-use crate::args::Global;
+use crate::global::Global;
 use crate::output;
 
 /// Where talosctl puts such files.

@@ -11,7 +11,7 @@ mod rows;
 pub(crate) use definition::Definition;
 
 use crate::{
-    args::Global,
+    global::Global,
     output::{self, Format},
     session::{Maintenance, Session},
 };

@@ -6,7 +6,7 @@
 use super::form::Form;
 use super::signing::{self, Signing};
 use super::{container, customise, work::Work};
-use crate::{args::Global, output::bytes_si};
+use crate::{global::Global, output::bytes_si};
 use anyhow::{Context as _, Result, bail};
 use installer::image::{self, Source};
 use std::{

@@ -5,8 +5,8 @@
 //! Fails by: what is wrong with the image, the key or the config; the image is as it was then.
 
 use crate::{
-    args::Global,
     commands::machine_config,
+    global::Global,
     output::{self, Cell, Table},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
