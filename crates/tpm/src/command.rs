@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use sys::Errno;
 use zeroize::Zeroizing;
 
-use crate::session::Session;
 use crate::wire::{Reader, Writer};
 use crate::{Code, Error};
 
@@ -53,9 +52,6 @@ const MAX_BYTES: usize = 4096;
 /// A TPM that tests itself after its start needs a second or two; the transport's pause is a tenth.
 const TRIES: usize = 50;
 
-/// A handle, and the name that an authorisation covers.
-pub(crate) type Handle<'a> = (u32, &'a [u8]);
-
 /// An answer without its frame.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -89,43 +85,23 @@ pub(crate) fn by_password(
     handles: &[u32],
     parameters: &Writer,
 ) -> Result<Answer, Error> {
-    let body = handles.iter().fold(Writer::new(), |body, handle| body.u32(*handle));
-    let body = body.u32(9).u32(PASSWORD).sized(&[]).u8(1).sized(&[]);
-    let answer = exchange(tpm, command, WITH_SESSIONS, &body.raw(parameters.bytes()))?;
-    take(command, &answer).map(|(answer, _)| answer)
+    let password = Writer::new().u32(PASSWORD).sized(&[]).u8(1).sized(&[]);
+    authorised(tpm, command, handles, &password, parameters).map(|(answer, _)| answer)
 }
 
-/// A command that a session authorises.
-pub(crate) fn by_session(
+/// A command with the authorisation of its first handle, and its answer with the TPM's.
+pub(crate) fn authorised(
     tpm: &mut dyn Transport,
     command: Command,
-    handle: Handle<'_>,
-    mut parameters: Writer,
-    session: &mut Session,
-    encrypted: Encrypted,
-) -> Result<Answer, Error> {
-    let fresh = session.next(encrypted);
-    if encrypted.question {
-        session.encrypt(parameters.bytes_mut());
-    }
-    let proof = session.prove(command, handle.1, parameters.bytes());
-    let authorisation = Writer::new().u32(session.handle).sized(&fresh).u8(session.attributes).sized(&proof);
+    handles: &[u32],
+    authorisation: &Writer,
+    parameters: &Writer,
+) -> Result<(Answer, Vec<u8>), Error> {
     let size = u32::try_from(authorisation.bytes().len()).unwrap_or(u32::MAX);
-    let body = Writer::new().u32(handle.0).u32(size).raw(authorisation.bytes()).raw(parameters.bytes());
+    let body = handles.iter().fold(Writer::new(), |body, handle| body.u32(*handle));
+    let body = body.u32(size).raw(authorisation.bytes()).raw(parameters.bytes());
     let answer = exchange(tpm, command, WITH_SESSIONS, &body)?;
-    let (mut answer, authorisation) = take(command, &answer)?;
-    session.check(command, &answer.parameters, authorisation)?;
-    if encrypted.answer {
-        session.decrypt(&mut answer.parameters);
-    }
-    Ok(answer)
-}
-
-/// Which first parameter nobody on the bus may read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Encrypted {
-    pub(crate) question: bool,
-    pub(crate) answer: bool,
+    take(command, &answer).map(|(answer, authorisation)| (answer, authorisation.to_vec()))
 }
 
 fn exchange(tpm: &mut dyn Transport, command: Command, tag: u16, body: &Writer) -> Result<Vec<u8>, Error> {

@@ -13,13 +13,13 @@ use alloc::vec::Vec;
 
 use zeroize::Zeroizing;
 
-use crate::command::{self, Answer, Command, Encrypted, Transport};
+use crate::command::{self, Answer, Command, Transport};
 use crate::crypto::{self, Way};
 use crate::endorsement::{self, DeviceKey};
 use crate::policy::name;
 use crate::primary::{KEYED_HASH, NO_DA, NULL_ALGORITHM, Primary, SHA_256, USER_WITH_AUTH};
 use crate::seal::{is_damage, unsealed};
-use crate::session::Purpose;
+use crate::session::{Encrypted, Purpose};
 use crate::wire::{Reader, Writer};
 use crate::{Chance, Error, Secret};
 
@@ -131,7 +131,7 @@ fn below(
 ) -> Result<Answer, Error> {
     let answer = device.with_session(tpm, Purpose::Policy, chance, |tpm, session| {
         endorsement::meet(tpm, session)?;
-        command::by_session(tpm, command, device.named(), parameters, session, Encrypted::default())
+        session.ask(tpm, command, device.named(), parameters, Encrypted::default())
     });
     match answer {
         // The endorsement key is the right one: what the TPM does not take was changed.

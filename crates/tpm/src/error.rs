@@ -7,7 +7,6 @@ use sys::Errno;
 use sys::errno::Described;
 
 use crate::Code;
-use crate::pcr::List;
 
 /// Why the TPM keeps or gives no key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,5 +100,40 @@ struct Hex<'a>(&'a [u8]);
 impl fmt::Display for Hex<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Prints `PCR 7`, `PCRs 4 and 7`.
+struct List<'a>(&'a [u8]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() == 1 { "PCR " } else { "PCRs " })?;
+        let last = self.0.len().saturating_sub(1);
+        for (at, number) in self.0.iter().enumerate() {
+            let before = match at {
+                0 => "",
+                at if at == last => " and ",
+                _ => ", ",
+            };
+            write!(f, "{before}{number}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn registers_are_listed_in_words() {
+        let text = |list: &[u8]| List(list).to_string();
+        assert_eq!(
+            [text(&[7]), text(&[4, 7]), text(&[1, 4, 7])],
+            ["PCR 7", "PCRs 4 and 7", "PCRs 1, 4 and 7"]
+        );
     }
 }

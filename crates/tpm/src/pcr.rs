@@ -6,7 +6,6 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::Error;
 use crate::command::{self, Transport};
@@ -135,29 +134,8 @@ pub(crate) fn digest(values: &Values) -> Digest32 {
     crypto::hash(&pieces)
 }
 
-/// Prints `PCR 7`, `PCRs 4 and 7`.
-pub(crate) struct List<'a>(pub(crate) &'a [u8]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.len() == 1 { "PCR " } else { "PCRs " })?;
-        let last = self.0.len().saturating_sub(1);
-        for (at, number) in self.0.iter().enumerate() {
-            let before = match at {
-                0 => "",
-                at if at == last => " and ",
-                _ => ", ",
-            };
-            write!(f, "{before}{number}")?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
-
     use super::*;
 
     #[test]
@@ -170,14 +148,5 @@ mod tests {
         let banks = b"\0\0\0\x02\0\x04\x03\xff\xff\xff\0\x0b\x03\0\0\0";
         assert_eq!(read_selection(&mut Reader::new(banks)), Some(Pcrs::default()));
         assert_eq!(read_selection(&mut Reader::new(&banks[..9])), None);
-    }
-
-    #[test]
-    fn registers_are_listed_in_words() {
-        let text = |list: &[u8]| List(list).to_string();
-        assert_eq!(
-            [text(&[7]), text(&[4, 7]), text(&[1, 4, 7])],
-            ["PCR 7", "PCRs 4 and 7", "PCRs 1, 4 and 7"]
-        );
     }
 }

@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 
 use zeroize::Zeroizing;
 
-use crate::command::{self, Encrypted, Transport};
+use crate::command::{self, Transport};
 use crate::policy::{Policy, name};
 use crate::primary::{
     DECRYPT, FIXED_PARENT, FIXED_TPM, KEYED_HASH, NO_DA, NULL_ALGORITHM, Primary, RESTRICTED,
     SENSITIVE_DATA_ORIGIN, SHA_256, USER_WITH_AUTH,
 };
-use crate::session::{Purpose, Session};
+use crate::session::{Encrypted, Purpose, Session};
 use crate::wire::{Reader, Writer};
 use crate::{Chance, Code, Error, Secret};
 
@@ -68,7 +68,7 @@ fn create(
     let parameters = Writer::new().sized(secret.bytes()).sized(public.bytes()).sized(&[]).u32(0);
     let encrypted = Encrypted { question: true, answer: false };
     let command = command::CREATE;
-    let answer = command::by_session(tpm, command, storage.named(), parameters, session, encrypted)?;
+    let answer = session.ask(tpm, command, storage.named(), parameters, encrypted)?;
     let mut reader = Reader::new(&answer.parameters);
     let parts = reader.sized().zip(reader.sized());
     let (private, public) = parts.ok_or(Error::Answer { command: command.0 })?;
@@ -94,14 +94,7 @@ impl Sealed {
     fn load(&self, tpm: &mut dyn Transport, storage: &Primary, chance: Chance<'_>) -> Result<u32, Error> {
         let loaded = storage.with_session(tpm, Purpose::Authorise, chance, |tpm, session| {
             let parameters = Writer::new().sized(&self.private).sized(&self.public);
-            command::by_session(
-                tpm,
-                command::LOAD,
-                storage.named(),
-                parameters,
-                session,
-                Encrypted::default(),
-            )
+            session.ask(tpm, command::LOAD, storage.named(), parameters, Encrypted::default())
         });
         match loaded {
             Ok(answer) => Ok(answer.handle),
@@ -134,7 +127,7 @@ pub(crate) fn unsealed(
 ) -> Result<Secret, Error> {
     let encrypted = Encrypted { question: false, answer: true };
     let object = (object, &name(public)[..]);
-    let answer = command::by_session(tpm, command::UNSEAL, object, Writer::new(), session, encrypted)?;
+    let answer = session.ask(tpm, command::UNSEAL, object, Writer::new(), encrypted)?;
     let key = Reader::new(&answer.parameters).sized();
     let key = key.ok_or(Error::Answer { command: command::UNSEAL.0 })?;
     Ok(Zeroizing::new(key.to_vec()))

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use zeroize::Zeroizing;
 
-use crate::command::{self, Command, Encrypted, Transport};
+use crate::command::{self, Answer, Command, Transport};
 use crate::crypto::{self, Digest32, Point, Way};
 use crate::wire::{Reader, Writer};
 use crate::{Chance, Error};
@@ -36,9 +36,19 @@ pub(crate) enum Purpose {
     Policy = 1,
 }
 
+/// Which of the first parameters cross the bus encrypted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Encrypted {
+    pub(crate) question: bool,
+    pub(crate) answer: bool,
+}
+
+/// A handle, and the name that an authorisation covers.
+pub(crate) type Handle<'a> = (u32, &'a [u8]);
+
 pub(crate) struct Session {
     pub(crate) handle: u32,
-    pub(crate) attributes: u8,
+    attributes: u8,
     key: Zeroizing<Digest32>,
     theirs: Vec<u8>,
     ours: Digest32,
@@ -70,8 +80,32 @@ impl Session {
         Ok(Self { handle: answer.handle, attributes: CONTINUE, key, theirs, ours, count: 0 })
     }
 
+    /// A command that the session authorises.
+    pub(crate) fn ask(
+        &mut self,
+        tpm: &mut dyn Transport,
+        command: Command,
+        handle: Handle<'_>,
+        mut parameters: Writer,
+        encrypted: Encrypted,
+    ) -> Result<Answer, Error> {
+        let fresh = self.next(encrypted);
+        if encrypted.question {
+            self.encrypt(parameters.bytes_mut());
+        }
+        let proof = self.prove(command, handle.1, parameters.bytes());
+        let authorisation = Writer::new().u32(self.handle).sized(&fresh).u8(self.attributes).sized(&proof);
+        let (mut answer, authorisation) =
+            command::authorised(tpm, command, &[handle.0], &authorisation, &parameters)?;
+        self.check(command, &answer.parameters, &authorisation)?;
+        if encrypted.answer {
+            self.decrypt(&mut answer.parameters);
+        }
+        Ok(answer)
+    }
+
     /// Begins a command: a new number of ours.
-    pub(crate) fn next(&mut self, encrypted: Encrypted) -> Digest32 {
+    fn next(&mut self, encrypted: Encrypted) -> Digest32 {
         self.count += 1;
         self.ours = crypto::mac(self.key.as_slice(), &[b"number", &self.ours, &self.count.to_be_bytes()]);
         let question = if encrypted.question { DECRYPT } else { 0 };
@@ -81,13 +115,13 @@ impl Session {
     }
 
     /// The proof of a command. `name` is of the object that it is about.
-    pub(crate) fn prove(&self, command: Command, name: &[u8], parameters: &[u8]) -> Digest32 {
+    fn prove(&self, command: Command, name: &[u8], parameters: &[u8]) -> Digest32 {
         let what = crypto::hash(&[&command.1.to_be_bytes(), name, parameters]);
         crypto::mac(self.key.as_slice(), &[&what, &self.ours, &self.theirs, &[self.attributes]])
     }
 
     /// Checks the proof of an answer, and takes the TPM's new number from it.
-    pub(crate) fn check(&mut self, command: Command, parameters: &[u8], proof: &[u8]) -> Result<(), Error> {
+    fn check(&mut self, command: Command, parameters: &[u8], proof: &[u8]) -> Result<(), Error> {
         let mut reader = Reader::new(proof);
         let fields = (reader.sized(), reader.u8(), reader.sized());
         let (Some(theirs), Some(attributes), Some(proof)) = fields else {
@@ -101,13 +135,13 @@ impl Session {
     }
 
     /// Encrypts the first parameter of a command, which is a sized buffer.
-    pub(crate) fn encrypt(&self, parameters: &mut [u8]) {
+    fn encrypt(&self, parameters: &mut [u8]) {
         let material = crypto::kdf_a(self.key.as_slice(), "CFB", &self.ours, &self.theirs);
         crypto::cfb(&material, Way::Encrypt, first(parameters));
     }
 
     /// Decrypts that of an answer.
-    pub(crate) fn decrypt(&self, parameters: &mut [u8]) {
+    fn decrypt(&self, parameters: &mut [u8]) {
         let material = crypto::kdf_a(self.key.as_slice(), "CFB", &self.theirs, &self.ours);
         crypto::cfb(&material, Way::Decrypt, first(parameters));
     }

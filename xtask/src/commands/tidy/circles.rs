@@ -12,7 +12,7 @@ use super::sources::Sources;
 
 /// Crates that have circles still: modules directly below `src` that are in one, and files that are in one with other
 /// files of their module. A number that is too high is a fault too, so that it shrinks with the code.
-const KNOWN: [(&str, usize, usize); 14] = [
+const KNOWN: [(&str, usize, usize); 13] = [
     ("cli", 0, 6),
     ("crates/api", 0, 20),
     ("crates/config", 0, 29),
@@ -20,7 +20,6 @@ const KNOWN: [(&str, usize, usize); 14] = [
     ("crates/oci", 6, 15),
     ("crates/ondisk", 0, 46),
     ("crates/runtime", 0, 22),
-    ("crates/tpm", 4, 0),
     ("fuzz", 0, 2),
     ("init", 10, 2),
     ("installer", 13, 54),
