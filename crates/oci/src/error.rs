@@ -1,4 +1,4 @@
-//! Why an image could not be had, or is not the one that is needed.
+//! Why an image could not be had.
 
 /// Characters of somebody else's text in an error.
 const MOST_SHOWN: usize = 100;
@@ -125,7 +125,4 @@ pub enum Error {
         /// What was looked at, and why it does not count.
         reasons: String,
     },
-    /// It is an image, but none to install from.
-    #[error("{0}")]
-    NotForUs(#[from] crate::installer::Refusal),
 }

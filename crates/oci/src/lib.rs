@@ -6,6 +6,7 @@
 //! Does not: keep images, unpack them to a file system, push; decide what is done with one.
 //! Order: [`Reference`] → [`registry::Client`] or [`archive::Archive`] → [`document`] → [`files`] → [`installer`].
 //! Fails by: one [`Error`] that names the image or the address, and says what to do where a person can do something.
+//! An image that is there and none to install from is an [`installer::Refusal`].
 //! Memory: documents are at most 4 MiB, everything else streams; a blob counts only once its digest was compared.
 
 #![warn(missing_docs)]

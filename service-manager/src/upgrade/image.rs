@@ -197,7 +197,7 @@ pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Resu
         let own = own_layers(&image.config);
         (Blobs { layers: image.manifest.layers, own, place }, image.config)
     };
-    let facts = oci::installer::facts(name, &config, &node.runtime.boot.version).map_err(oci::Error::from)?;
+    let facts = oci::installer::facts(name, &config, &node.runtime.boot.version)?;
     let blobs = source.clone();
     let read = move || {
         let mut walk = blobs.walk();

@@ -82,8 +82,7 @@ impl Import {
             // What was written, whatever has its name by now.
             let archive = Archive::open(&beneath::fd_path(file.as_fd()))?;
             let (manifest, config) = archive.image(Architecture::OWN.name())?;
-            let facts =
-                installer::facts("the imported archive", &config, &running).map_err(oci::Error::from)?;
+            let facts = installer::facts("the imported archive", &config, &running)?;
             let digest = manifest.config.digest;
             folder(&root)
                 .and_then(|folder| folder.rename(Path::new(PART), Path::new(&digest.to_string())))

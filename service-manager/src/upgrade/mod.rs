@@ -86,7 +86,6 @@ impl From<oci::Error> for Failure {
         match error {
             E::Reference { .. } => Self::Request(text),
             E::Architecture { .. }
-            | E::NotForUs(_)
             | E::Setting { .. }
             | E::Document { .. }
             | E::NoTar { .. }
@@ -98,6 +97,12 @@ impl From<oci::Error> for Failure {
             | E::Archive { .. }
             | E::ReadArchive { .. } => Self::Outside(text),
         }
+    }
+}
+
+impl From<oci::installer::Refusal> for Failure {
+    fn from(refusal: oci::installer::Refusal) -> Self {
+        Self::Refused(refusal.to_string())
     }
 }
 

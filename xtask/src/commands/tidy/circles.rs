@@ -17,7 +17,7 @@ const KNOWN: [(&str, usize, usize); 13] = [
     ("crates/api", 0, 20),
     ("crates/config", 0, 29),
     ("crates/netboot", 10, 4),
-    ("crates/oci", 6, 15),
+    ("crates/oci", 0, 15),
     ("crates/ondisk", 0, 46),
     ("crates/runtime", 0, 22),
     ("fuzz", 0, 2),
