@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::dhcp::Mac;
+use crate::mac::Mac;
 
 /// The config of machines that have none of their own.
 const DEFAULT: &str = "default.yaml";

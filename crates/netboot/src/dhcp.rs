@@ -22,6 +22,7 @@ use ondisk::architecture::Architecture;
 pub use ::dhcp::message::read;
 
 use crate::event::Event;
+use crate::mac::Mac;
 use crate::pool::{LEASE, Pool};
 use crate::uki;
 
@@ -33,37 +34,6 @@ const HTTP_CLIENT: &[u8] = b"HTTPClient";
 const IPXE: &[u8] = b"iPXE";
 /// PXE options: discovery control (6) with bit 3, "load the boot file that is named", and the end.
 const LOAD_THE_NAMED_FILE: [u8; 4] = [6, 1, 8, 255];
-
-/// A hardware address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mac(pub [u8; 6]);
-
-impl Mac {
-    /// Reads six pairs of digits with `:` or `-` between them.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut bytes = [0; 6];
-        let mut parts = text.split([':', '-']);
-        for byte in &mut bytes {
-            let part = parts.next().filter(|part| part.len() == 2)?;
-            *byte = u8::from_str_radix(part, 16).ok()?;
-        }
-        parts.next().is_none().then_some(Self(bytes))
-    }
-
-    /// With `-` between the pairs, as names of files have it.
-    #[must_use]
-    pub fn dashed(&self) -> String {
-        self.to_string().replace(':', "-")
-    }
-}
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
 
 /// What the bundle has for firmware to load, by its names in TFTP.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::dhcp::Mac;
+use crate::mac::Mac;
+
+/// Hears what happens.
+pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// Who fetches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,14 +15,13 @@ use ondisk::architecture::Architecture;
 
 use crate::Error;
 use crate::configs::{Configs, Judge, inside};
-use crate::dhcp::{Loaders, Mac, Uefi};
+use crate::dhcp::{Loaders, Uefi};
 use crate::event::{Event, Machine};
-use crate::uki::{self, Plan, Ukis, Variables};
+use crate::mac::Mac;
+use crate::uki::{self, ARGUMENTS, Plan, Ukis, Variables};
 
 /// The script of a bundle.
 pub const SCRIPT: &str = "boot.ipxe";
-/// What it puts behind the kernel's arguments; empty when nothing set it.
-pub const ARGUMENTS: &str = "${billet-args}";
 /// What PCs without UEFI load.
 const BIOS_IPXE: &str = "undionly.kpxe";
 /// The kernel, as `image build` calls it.

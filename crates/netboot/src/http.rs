@@ -19,10 +19,9 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::dhcp::Mac;
-use crate::event::{Event, Machine};
+use crate::event::{Event, Machine, Tell};
 use crate::files::{self, Content, Files, Opened};
-use crate::server::Tell;
+use crate::mac::Mac;
 use crate::uki;
 
 type Body = BoxBody<Bytes, io::Error>;

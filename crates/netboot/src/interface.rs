@@ -12,6 +12,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Error;
 
+/// Largest packet of an Ethernet without jumbo frames.
+pub(crate) const PACKET_BYTES: usize = 1500;
+
 const AF_INET: u8 = 2;
 const AF_NETLINK: i32 = 16;
 const NETLINK_ROUTE: i32 = 0;

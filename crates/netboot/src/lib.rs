@@ -10,6 +10,7 @@
 //! | `configs` | which config is whose, and what is wrong with the folder |
 //! | `idle` | connections that end when nothing moves on them |
 //! | `interface` | the address that the machines find this one at |
+//! | `mac` | a machine's hardware address |
 //! | `patience` | which errors of a socket pass |
 //! | `places` | how many machines are served side by side, and whose place a newer one takes |
 //! | `rate` | pure: how often somebody is answered |
@@ -35,6 +36,7 @@ pub mod files;
 mod http;
 mod idle;
 mod interface;
+mod mac;
 mod patience;
 mod places;
 pub mod pool;
@@ -45,9 +47,9 @@ pub mod tls;
 mod uki;
 
 pub use configs::Judge;
-pub use dhcp::Mac;
-pub use event::Event;
+pub use event::{Event, Tell};
 pub use files::Files;
+pub use mac::Mac;
 pub use ondisk::architecture::Architecture;
 pub use pool::{Pool, Range};
 pub use server::{Server, Settings};

@@ -9,8 +9,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tokio::time::Instant;
 
-use crate::Event;
-use crate::server::Tell;
+use crate::event::{Event, Tell};
 
 /// Until the system may have something to give again: who waits for an answer notices little of it.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::dhcp::Mac;
+use crate::mac::Mac;
 
 /// How long an address is lent.
 pub const LEASE: Duration = Duration::from_secs(3600);

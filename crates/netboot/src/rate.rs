@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::dhcp::Mac;
+use crate::mac::Mac;
 
 /// So many at once, and one more for each pause.
 #[derive(Debug, Clone)]

@@ -21,13 +21,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::dhcp::{Port, Reply, Responder};
 use crate::event::Known;
+use crate::interface::PACKET_BYTES;
 use crate::patience::Patience;
 use crate::places::{Full, Limits, Place, Places};
 use crate::rate::{Rate, Rates};
-use crate::{Error, Event, Files, Pool, Range, Secure, dhcp, http, idle, interface, tftp, tls};
-
-/// Hears what happens.
-pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
+use crate::{Error, Event, Files, Pool, Range, Secure, Tell, dhcp, http, idle, interface, tftp, tls};
 
 /// Ports of the protocols.
 const DHCP: u16 = 67;
@@ -50,8 +48,6 @@ const EACH_CARD: Rate = Rate::new(8, Duration::from_millis(500));
 const ALL_CARDS: Rate = Rate::new(256, Duration::from_millis(10));
 /// Lines that say so.
 const COMPLAINTS: Rate = Rate::new(1, Duration::from_secs(10));
-/// Largest packet of an Ethernet without jumbo frames.
-pub(crate) const PACKET_BYTES: usize = 1500;
 
 /// What is served, and where.
 #[derive(Debug, Clone)]

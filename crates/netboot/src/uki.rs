@@ -16,10 +16,11 @@ use std::path::Path;
 
 use ondisk::kernel::COMMAND_LINE_BYTES;
 
-use crate::dhcp::Mac;
-use crate::files::ARGUMENTS;
+use crate::mac::Mac;
 pub(crate) use parts::{Plan, Ukis};
 
+/// What a script puts behind the kernel's arguments; empty when nothing set it.
+pub(crate) const ARGUMENTS: &str = "${billet-args}";
 /// What its name ends with in TFTP and HTTP, behind the machine's address.
 pub(crate) const NAME: &str = "billet.efi";
 /// systemd's stub, which a UKI starts with.

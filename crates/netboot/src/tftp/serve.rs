@@ -17,13 +17,12 @@ use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 
 use super::{Client, NOT_FOUND, READ, Request, WRITE, error, opcode, within};
-use crate::event::{Event, Machine};
+use crate::event::{Event, Machine, Tell};
 use crate::files::{self, Files};
-use crate::interface::Network;
+use crate::interface::{Network, PACKET_BYTES};
 use crate::patience::Patience;
 use crate::places::{Full, Limits, Place, Places};
 use crate::rate::Rate;
-use crate::server::{PACKET_BYTES, Tell};
 use crate::uki;
 
 /// Firmware has one transfer at a time and, when it asked for the length, the end of another.

@@ -16,7 +16,7 @@ const KNOWN: [(&str, usize, usize); 13] = [
     ("cli", 0, 6),
     ("crates/api", 0, 20),
     ("crates/config", 0, 29),
-    ("crates/netboot", 10, 4),
+    ("crates/netboot", 0, 4),
     ("crates/oci", 0, 15),
     ("crates/ondisk", 0, 46),
     ("crates/runtime", 0, 22),
