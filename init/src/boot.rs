@@ -7,8 +7,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use handoff::BootReport;
+use netroot::{Station, Trust};
 use ondisk::manifest::RootManifest;
 
+use crate::card::Card;
 use crate::cmdline::Parameters;
 use crate::corruption::Corruption;
 use crate::failure::Failure;
@@ -16,7 +18,6 @@ use crate::kernel::{Kernel, Level};
 use crate::modules::Modules;
 use crate::recorder::Recorder;
 use crate::source::Source;
-use crate::tasks::network::Network;
 use crate::watchdog::Watchdog;
 
 /// What the function of a task looks like.
@@ -33,6 +34,17 @@ pub struct Locked {
     pub cipher: String,
 }
 
+/// What is under way to a root from the network.
+#[derive(Default)]
+pub struct Network {
+    /// Cards that were brought up, to be brought down again.
+    pub(crate) cards: Vec<Card>,
+    /// The card that has an address, as a number in `cards`, and what speaks through it.
+    pub(crate) station: Option<(usize, Station)>,
+    /// Whom to believe behind `https://`.
+    pub(crate) trust: Option<Trust>,
+}
+
 /// A boot under way.
 pub struct Boot<'k> {
     /// The kernel.
@@ -47,7 +59,7 @@ pub struct Boot<'k> {
     pub source: Option<Source>,
     /// STATE, if it is to be opened; after `read_encryption`, until `open_state`.
     pub locked: Option<Locked>,
-    /// What is under way to a root from the network.
+    /// From `read_authorities` to `release_cards`.
     pub network: Network,
     /// The first corrupt block that was met.
     pub corruption: Option<Corruption>,

@@ -8,11 +8,11 @@
 use alloc::format;
 
 use handoff::Action;
+use sequence::Sequence;
 
 use crate::kernel::{End, Helper, Kernel, Level, Signal};
 use crate::line::say;
 use crate::recorder::{BUFFER_BYTES, Recorder};
-use crate::sequences::{CONTAINER_SHUTDOWN, SHUTDOWN};
 
 mod unmount;
 pub use unmount::unmount_everything;
@@ -47,11 +47,15 @@ pub struct Finish<'k> {
 }
 
 /// Runs the shutdown sequence; returns only if the kernel refuses to end.
-pub fn finish(kernel: &mut dyn Kernel, action: Action, recorder: &mut Recorder) {
+pub fn finish(
+    kernel: &mut dyn Kernel,
+    sequence: &Sequence<FinishTask>,
+    action: Action,
+    recorder: &mut Recorder,
+) {
     // Their readiness would end every wait at once.
     kernel.disconnect();
     kernel.ignore_devices();
-    let sequence = if kernel.is_container() { &CONTAINER_SHUTDOWN } else { &SHUTDOWN };
     let mut finish = Finish { kernel, action, recorder, saved: false };
     for (_, task) in sequence.tasks() {
         (task.run)(&mut finish);

@@ -15,8 +15,10 @@
 extern crate alloc;
 
 pub mod boot;
+mod card;
 pub mod cmdline;
 pub mod corruption;
+mod devices;
 pub mod events;
 pub mod failure;
 pub mod finish;
@@ -32,6 +34,7 @@ pub mod source;
 pub mod supervise;
 pub mod tasks;
 pub mod unpack;
+mod wait_status;
 pub mod watchdog;
 
 #[cfg(test)]
@@ -41,17 +44,22 @@ mod tests;
 
 use boot::Boot;
 use kernel::Kernel;
+use sequences::{BOOT, CONTAINER_BOOT, CONTAINER_SHUTDOWN, SHUTDOWN, SUPERVISION};
 use supervise::{Outcome, Supervisor};
 
 /// The life of PID 1. Returns only when the kernel refused to end.
 pub fn run(kernel: &mut dyn Kernel) {
+    let (start, end) = match kernel.is_container() {
+        true => (&CONTAINER_BOOT, &CONTAINER_SHUTDOWN),
+        false => (&BOOT, &SHUTDOWN),
+    };
     let mut boot = Boot::new(kernel);
-    if runner::boot(&mut boot).is_err() {
+    if runner::boot(&mut boot, start).is_err() {
         return;
     }
     let Boot { parameters, report, mut recorder, watchdog, .. } = boot;
-    match Supervisor::new(kernel, &parameters, report, &mut recorder, watchdog).run() {
-        Outcome::Finish(action) => finish::finish(kernel, action, &mut recorder),
+    match Supervisor::new(kernel, &parameters, report, &mut recorder, watchdog).run(&SUPERVISION) {
+        Outcome::Finish(action) => finish::finish(kernel, end, action, &mut recorder),
         Outcome::GaveUp => {}
     }
 }

@@ -24,9 +24,9 @@ use unlock::{
     Secret, Volume, available_kib,
 };
 
+use crate::devices::{Reader, number};
 use crate::kernel::{Kernel, Level};
 use crate::line::say;
-use crate::tasks::disk::{Reader, number};
 
 /// The partition, and what its keys are made for.
 pub const STATE: &str = "STATE";

@@ -17,10 +17,10 @@ use ondisk::recorder::{
 use ondisk::redact::redacted;
 use sys::Errno;
 
+use crate::devices::Reader;
 use crate::failure::Failure;
 use crate::kernel::{Kernel, Level};
 use crate::line::Line;
-use crate::tasks::disk::Reader;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 

@@ -7,13 +7,13 @@ use alloc::format;
 use alloc::string::ToString;
 
 use handoff::Span;
+use sequence::Sequence;
 
-use crate::boot::Boot;
+use crate::boot::{Boot, BootTask};
 use crate::events;
 use crate::failure::Failure;
 use crate::kernel::{End, Kernel, Level};
 use crate::recorder::{BUFFER_BYTES, Recorder};
-use crate::sequences::{BOOT, CONTAINER_BOOT};
 use crate::tasks::recorder::begin_late;
 use crate::watchdog::Watchdog;
 
@@ -27,8 +27,7 @@ const HASTENED_NS: u64 = 1_000_000_000 / HASTENED_PER_SECOND;
 pub struct GaveUp;
 
 /// Runs every task in order. On failure the machine restarts; `Err` comes back only if even that failed.
-pub fn boot(boot: &mut Boot<'_>) -> Result<(), GaveUp> {
-    let sequence = if boot.kernel.is_container() { &CONTAINER_BOOT } else { &BOOT };
+pub fn boot(boot: &mut Boot<'_>, sequence: &Sequence<BootTask>) -> Result<(), GaveUp> {
     for (phase, task) in sequence.tasks() {
         let start_ns = boot.kernel.now_ns();
         let result = (task.run)(boot);

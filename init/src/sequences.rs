@@ -10,8 +10,9 @@ use sequence::{Phase, Sequence, task};
 use crate::boot::BootTask;
 use crate::finish::{self, FinishTask};
 use crate::supervise::{self, TurnTask};
-use crate::tasks::{find, initialize, machined, mapping, modules, mounts, network, recorder, switch, unlock};
-use crate::watchdog;
+use crate::tasks::{
+    find, initialize, machined, mapping, modules, mounts, network, recorder, switch, unlock, watchdog,
+};
 
 /// From the first instruction to a verified root. The first failing task ends it: one line, a wait, a restart.
 pub const BOOT: Sequence<BootTask> = Sequence {

@@ -7,8 +7,6 @@
 
 use sys::Errno;
 
-use crate::boot::Boot;
-use crate::failure::Failure;
 use crate::kernel::{Kernel, Level};
 use crate::line::say;
 
@@ -29,12 +27,6 @@ pub struct Watchdog {
     given_up: bool,
     interval_ns: u64,
     next_ns: u64,
-}
-
-/// Arms it before the root is looked for, where its driver is in the initramfs: what hangs from here on restarts.
-pub fn arm_watchdog(boot: &mut Boot<'_>) -> Result<(), Failure> {
-    boot.watchdog.arm(boot.kernel);
-    Ok(())
 }
 
 impl Watchdog {
@@ -101,7 +93,7 @@ impl Watchdog {
     }
 
     /// Arms it if there is one.
-    fn arm(&mut self, kernel: &mut dyn Kernel) {
+    pub fn arm(&mut self, kernel: &mut dyn Kernel) {
         let Some(wanted) = self.wanted_seconds else { return };
         match kernel.open_watchdog(DEVICE, wanted) {
             Ok(seconds) => {

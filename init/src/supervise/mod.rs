@@ -18,6 +18,7 @@ pub mod store;
 use alloc::vec::Vec;
 
 use handoff::{Action, BootReport, HEARTBEAT_DEADLINE_MS, MAX_FRAME_BYTES, Start, ToMachined};
+use sequence::Sequence;
 use sys::Errno;
 
 use crate::cmdline::Parameters;
@@ -26,6 +27,7 @@ use crate::kernel::{Kernel, Level, Ready, Signal};
 use crate::line::{Line, say};
 use crate::recorder::Recorder;
 use crate::runner;
+use crate::wait_status::WaitStatus;
 use crate::watchdog::Watchdog;
 use backoff::{Backoff, End, MOST_CRASHES, STEADY_NS};
 use exits::Exits;
@@ -143,14 +145,14 @@ impl<'k> Supervisor<'k> {
     }
 
     /// Turns until there is an outcome.
-    pub fn run(&mut self) -> Outcome {
+    pub fn run(&mut self, turn: &Sequence<TurnTask>) -> Outcome {
         if let Err(errno) = self.kernel.catch_signals() {
             say!(self.kernel, Level::Warning, "catch signals: {}", sys::errno::Described(errno));
         }
         // The first start is no restart.
         self.backoff.wait_ns();
         loop {
-            for (_, task) in crate::sequences::SUPERVISION.tasks() {
+            for (_, task) in turn.tasks() {
                 (task.run)(self);
                 if let Some(outcome) = self.outcome.take() {
                     return outcome;
@@ -322,18 +324,6 @@ struct Blocks<'a>(Option<&'a str>);
 impl core::fmt::Display for Blocks<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.0.map_or(Ok(()), |layer| write!(f, "; layer {layer}: blocks are corrupt"))
-    }
-}
-
-/// A wait status in words.
-pub(crate) struct WaitStatus(pub(crate) i32);
-
-impl core::fmt::Display for WaitStatus {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self.0 & 0x7f {
-            0 => write!(f, "exit status {}", (self.0 >> 8) & 0xff),
-            signal => write!(f, "signal {signal}"),
-        }
     }
 }
 

@@ -11,14 +11,15 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use ondisk::Digest;
 use ondisk::gpt::{self, Geometry, Guid, Table};
 use ondisk::manifest::BLOCK_BYTES;
 use ondisk::recorder::{RING_BYTES, RING_OFFSET_BYTES};
-use ondisk::{Digest, ReadAt, ReadError};
 
 use super::efi;
 use crate::boot::Boot;
 use crate::cmdline::Slot;
+use crate::devices::{Reader, number};
 use crate::events;
 use crate::failure::Failure;
 use crate::kernel::{Kernel, Level};
@@ -228,29 +229,6 @@ fn read_table(kernel: &mut dyn Kernel, disk: &str) -> Option<Table> {
     let geometry = Geometry::new(u32::try_from(sector_bytes).ok()?, sectors.checked_mul(512)?).ok()?;
     let mut reader = Reader { kernel, path: &format!("/dev/{disk}") };
     gpt::read(&mut reader, geometry).ok().map(|found| found.table)
-}
-
-/// A number in a file of /sys.
-pub(crate) fn number(kernel: &mut dyn Kernel, path: &str) -> Option<u64> {
-    let bytes = kernel.read(path, 4096).ok()?;
-    core::str::from_utf8(&bytes).ok()?.trim().parse().ok()
-}
-
-/// A device as the formats read it.
-pub(crate) struct Reader<'a> {
-    pub(crate) kernel: &'a mut dyn Kernel,
-    pub(crate) path: &'a str,
-}
-
-impl ReadAt for Reader<'_> {
-    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let length = buffer.len();
-        self.kernel.read_at(self.path, offset, buffer).map_err(|errno| ReadError {
-            offset,
-            length,
-            errno: errno.raw_os_error(),
-        })
-    }
 }
 
 /// The kernel's device for a partition, which is added if the kernel does not know it.

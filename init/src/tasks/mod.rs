@@ -12,6 +12,7 @@ pub mod network;
 pub mod recorder;
 pub mod switch;
 pub mod unlock;
+pub mod watchdog;
 
 pub(crate) mod disk;
 mod efi;

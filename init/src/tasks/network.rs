@@ -17,13 +17,12 @@ use core::cell::RefCell;
 use netroot::{Item, Mirrors, Setup, Station, Trust, Url};
 use ondisk::manifest::{AUTHORITIES_PATH, Layer};
 
-use crate::boot::Boot;
+use crate::boot::{Boot, Network};
 use crate::cmdline::Transport;
 use crate::failure::Failure;
 use crate::kernel::{Level, Options};
 use crate::line::say;
 use crate::source::Source;
-use cards::Card;
 use receive::{Frames, LayerFile};
 
 /// Where the layers lie, here and in the new root.
@@ -43,17 +42,6 @@ const MEGABYTE: u64 = 1_000_000;
 const MOST_AUTHORITIES_BYTES: usize = 1 << 20;
 
 const MICROSECOND_HZ: u64 = 1_000_000;
-
-/// What one task leaves for the next.
-#[derive(Default)]
-pub struct Network {
-    /// Cards that were brought up, to be brought down again.
-    cards: Vec<Card>,
-    /// The card that has an address, as a number in `cards`, and what speaks through it.
-    station: Option<(usize, Station)>,
-    /// Whom to believe behind `https://`.
-    trust: Option<Trust>,
-}
 
 /// The mirrors, if the root is to come from some.
 fn mirrors(boot: &Boot<'_>) -> Option<Vec<Url>> {

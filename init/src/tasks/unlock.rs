@@ -14,15 +14,16 @@ use ondisk::gpt::Guid;
 use ondisk::meta::{self, Meta, intents, tags};
 use unlock::{Record, mapping_name};
 
-use super::disk::{self, Reader};
+use super::disk;
 use crate::boot::{Boot, Locked};
+use crate::devices::Reader;
 use crate::events;
 use crate::failure::Failure;
 use crate::kernel::{Helper, Level, Signal};
 use crate::line::say;
 use crate::opener::STATE;
 use crate::source::Source;
-use crate::supervise::WaitStatus;
+use crate::wait_status::WaitStatus;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

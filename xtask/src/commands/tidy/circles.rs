@@ -21,7 +21,7 @@ const KNOWN: [(&str, usize, usize); 13] = [
     ("crates/ondisk", 0, 46),
     ("crates/runtime", 0, 22),
     ("fuzz", 0, 2),
-    ("init", 10, 2),
+    ("init", 0, 2),
     ("installer", 13, 54),
     ("qemu-tests", 0, 3),
     ("service-manager", 14, 77),
