@@ -9,7 +9,7 @@ use ondisk::pe::{Image, NewSection, blank};
 use ondisk::{Architecture, ReadAt, fat};
 
 use crate::system::{check_whole_line, command_line, contradiction};
-use crate::{Error, bundle};
+use crate::{Error, boot_volume};
 
 /// How the stub knows them.
 pub const SUFFIX: &str = ".addon.efi";
@@ -81,7 +81,7 @@ pub fn check(name: &str, addon: &[u8], architecture: Architecture) -> Result<(),
 
 /// Those of the volume that firmware starts a disk or medium from, by name. None where there is no such volume.
 pub fn of_disk(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    bundle::boot_volume(disk, disk_bytes)?.map_or_else(|| Ok(Vec::new()), of_volume)
+    boot_volume::open(disk, disk_bytes)?.map_or_else(|| Ok(Vec::new()), of_volume)
 }
 
 /// Those of a FAT32 volume; none where it is no such volume.

@@ -600,13 +600,13 @@ pub enum Error {
     },
     /// The volume that firmware starts a disk from could not be read.
     #[error("read the EFI system partition")]
-    BootVolume(#[from] crate::bundle::Error),
+    BootVolume(#[from] crate::boot_volume::Error),
     /// An ISO 9660 image could not be laid out.
     #[error(transparent)]
     Iso(#[from] ondisk::iso9660::Error),
     /// What firmware with Secure Boot would not start.
     #[error(transparent)]
-    Distrust(#[from] crate::system::Distrust),
+    Distrust(#[from] crate::distrust::Distrust),
     /// What firmware starts could not be signed.
     #[cfg(feature = "image")]
     #[error(transparent)]

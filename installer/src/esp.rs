@@ -8,13 +8,11 @@
 
 use ondisk::fat::{self, Reader};
 
+use crate::boot_volume::MAX_UKI_BYTES;
 use crate::device::{BlockDevice, Part, apply};
 use crate::entries::{Entry, FOLDER};
 use crate::grub::{self, Counted};
 use crate::{Error, Progress, addon};
-
-/// Longest UKI that is read: kernel and initramfs together are about 20 MB.
-pub(crate) const MAX_UKI_BYTES: u32 = 256 << 20;
 
 /// Longest of GRUB's files that is read.
 const MAX_GRUB_BYTES: u32 = 64 << 10;

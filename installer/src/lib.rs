@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 pub mod addon;
+pub mod boot_volume;
 pub mod bundle;
 #[cfg(any(test, feature = "certify"))]
 pub mod certify;
@@ -47,6 +48,7 @@ pub mod uki;
 pub mod upgrade;
 pub mod volumes;
 
+mod distrust;
 mod error;
 mod kernel_image;
 mod layout;

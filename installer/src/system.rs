@@ -17,14 +17,16 @@ use ondisk::bundle::{KEPT_KEY_PATH, KEY_BYTES, KEY_PATH, PublicKey};
 use ondisk::manifest::{AUTHORITIES_PATH, KEPT_PATH, Layer, PATH, RootManifest};
 use ondisk::{Architecture, fat, kernel};
 
+use crate::boot_volume::loader_path;
 use crate::tree::Tree;
 use crate::{Error, initramfs, kernel_image, uki};
 
+pub use crate::distrust::{Distrust, SIGN_COMMAND};
 pub use arguments::command_line;
 #[cfg(feature = "image")]
 pub(crate) use arguments::{check_image_line, check_room, command_line_of_image};
 pub(crate) use arguments::{check_whole_line, contradiction};
-pub use signed::{Distrust, SIGN_COMMAND, Trusted};
+pub use signed::Trusted;
 
 /// Where the boot parts lie in a root: the base layer brings some, the kernel layer the rest.
 pub const FOLDER: &str = "usr/lib/billet/boot";
@@ -62,15 +64,6 @@ pub mod names {
     pub const AUTHORITIES: &str = "authorities.pem";
     /// The UKI of these parts, signed for Secure Boot. In installer images alone: it names the layers' hashes.
     pub const SIGNED_UKI: &str = "uki.efi";
-}
-
-/// Where firmware looks for a boot loader when no variable names one.
-#[must_use]
-pub const fn loader_path(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Amd64 => "EFI/BOOT/BOOTX64.EFI",
-        Architecture::Arm64 => "EFI/BOOT/BOOTAA64.EFI",
-    }
 }
 
 /// Where systemd-boot looks for its settings.

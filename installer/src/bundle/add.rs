@@ -15,7 +15,8 @@ use rustls_pki_types::pem::PemObject;
 use tpm::DeviceKey;
 use zeroize::Zeroizing;
 
-use super::{Error, entries, name_of, read, sealed, volume};
+use super::{Error, entries, name_of, read, sealed};
+use crate::boot_volume;
 use crate::device::{BlockDevice, Part, apply};
 
 /// SubjectPublicKeyInfo of an Ed25519 key up to its 32 bytes (RFC 8410 §4).
@@ -202,7 +203,7 @@ fn names(selectors: &[Selector]) -> Vec<String> {
 
 fn place(disk: &mut dyn BlockDevice) -> Result<(u64, u64), Error> {
     let bytes = disk.bytes();
-    volume(&mut &mut *disk, bytes)
+    Ok(boot_volume::place(&mut &mut *disk, bytes)?)
 }
 
 fn put(volume: &mut Part<'_, dyn BlockDevice + '_>, content: &[u8]) -> Result<(), Error> {

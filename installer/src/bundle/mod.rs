@@ -1,7 +1,7 @@
 //! The config bundle of a disk or medium: where it lies, and what of it is proved.
 //!
-//! Owns: the way from a disk to the file on its EFI system partition, which images for CD drives and sticks have too; the
-//! check of the signature; what one device alone can open. [`add`] changes a bundle and belongs to images.
+//! Owns: the file on the volume that firmware starts from ([`boot_volume`]); the check of the signature; what one device alone
+//! can open. [`add`] changes a bundle and belongs to images.
 //! Does not: know whose configs a machine takes ([`ondisk::bundle`] does), read a config.
 //! Fails by: [`Error`], which says what to do; its causes are not repeated in its text.
 //! Source: docs/formats/config-bundle.md.
@@ -12,18 +12,12 @@ mod sealed;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "image")]
-use ondisk::Architecture;
 use ondisk::bundle::{self, Entry, Frame, PublicKey};
-use ondisk::gpt::{self, Geometry};
-#[cfg(feature = "image")]
-use ondisk::pe::Image;
-use ondisk::{Digest, ReadAt, ReadError, fat};
+use ondisk::{Digest, ReadAt, fat};
 use ring::signature::{ED25519, UnparsedPublicKey};
 use zeroize::Zeroizing;
 
-#[cfg(feature = "image")]
-use crate::{entries, esp::MAX_UKI_BYTES, system::loader_path};
+use crate::boot_volume;
 
 pub use ondisk::bundle::{NotASelector, Selector};
 
@@ -33,20 +27,12 @@ pub use tpm::{DeviceKey, NotADeviceKey};
 #[cfg(feature = "image")]
 pub use add::{Added, Listed, New, Replaced, SigningKey, add, list, public_key_from_pem};
 
-/// Sectors that partition tables count in.
-const SECTOR_BYTES: [u32; 2] = [512, 4096];
-
-/// Partition with the file.
-const PARTITION: &str = "EFI";
-
 /// Why there is no bundle, or why it is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A disk without the partition.
-    #[error(
-        "there is no GUID partition table with a partition EFI: it is no raw disk or ISO image of Billet"
-    )]
-    NoVolume,
+    /// The volume with the file could not be had.
+    #[error(transparent)]
+    BootVolume(#[from] boot_volume::Error),
     /// An image that takes no configs.
     #[error(
         "it has no {}: it was made without a key for configs; make it with `billetctl image build --config-key`",
@@ -117,12 +103,6 @@ pub enum Error {
     /// The TPM gave a key that the config is not encrypted with.
     #[error("the key that it carries does not open it: it was put together wrongly; add it anew")]
     NotThisKey,
-    /// The disk could not be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The table could not be read.
-    #[error(transparent)]
-    Table(#[from] gpt::Error),
     /// The volume is damaged or full.
     #[error("the volume of partition EFI")]
     Volume(#[from] fat::Error),
@@ -140,83 +120,14 @@ pub fn name_of(key: &PublicKey) -> String {
     Digest::sha256(&[key]).to_string().chars().take(16).collect()
 }
 
-/// Start and length of the volume that firmware starts a disk or medium from. CD drives have sectors of 2048 bytes, and
-/// their table counts in 512 all the same.
-pub fn volume(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<(u64, u64), Error> {
-    for sector_bytes in SECTOR_BYTES {
-        let Ok(geometry) = Geometry::new(sector_bytes, disk_bytes) else { continue };
-        let table = match gpt::read(disk, geometry) {
-            Ok(found) => found.table,
-            Err(gpt::Error::Read(error)) => return Err(error.into()),
-            Err(_) => continue,
-        };
-        let partition = table.by_name(PARTITION).ok_or(Error::NoVolume)?;
-        return Ok((table.offset_bytes(partition), table.size_bytes(partition)));
-    }
-    Err(Error::NoVolume)
-}
-
 /// The bundle of a disk or medium as it lies there, nothing of it checked. `None`: it has none, or is no disk of ours.
 pub fn find(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
-    let Some(mut volume) = boot_volume(disk, disk_bytes)? else { return Ok(None) };
+    let Some(mut volume) = boot_volume::open(disk, disk_bytes)? else { return Ok(None) };
     match read(&mut volume) {
         Ok(file) => Ok(Some(file)),
         Err(Error::NoBundle | Error::Volume(fat::Error::NotFat32)) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// The volume that firmware starts a disk or medium from. `None`: there is none.
-pub(crate) fn boot_volume<R: ReadAt>(disk: &mut R, disk_bytes: u64) -> Result<Option<Window<'_, R>>, Error> {
-    match volume(disk, disk_bytes) {
-        Err(Error::NoVolume) => Ok(None),
-        place => {
-            let (start, length) = place?;
-            Ok(Some(Window { disk, start, length }))
-        }
-    }
-}
-
-/// A file on that volume. `None`: there is none, or no such volume.
-pub fn boot_file(
-    disk: &mut impl ReadAt,
-    disk_bytes: u64,
-    path: &str,
-    limit_bytes: u32,
-) -> Result<Option<Vec<u8>>, Error> {
-    let Some(volume) = boot_volume(disk, disk_bytes)? else { return Ok(None) };
-    match fat::Reader::open(volume).and_then(|mut reader| reader.read(path, limit_bytes)) {
-        Err(fat::Error::NotFound(_) | fat::Error::NotFat32) => Ok(None),
-        file => Ok(Some(file?)),
-    }
-}
-
-/// The command line of the system that a disk or medium of ours starts. `None`: it starts none.
-#[cfg(feature = "image")]
-pub fn command_line(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<String>, Error> {
-    // Behind a boot loader it has a name of its own; without one it lies where the firmware looks.
-    let newest = newest_uki(disk, disk_bytes)?.map(|name| format!("{}/{name}", entries::FOLDER));
-    for path in newest.into_iter().chain(Architecture::ALL.map(loader_path).map(str::to_owned)) {
-        let Some(program) = boot_file(disk, disk_bytes, &path, MAX_UKI_BYTES)? else { continue };
-        let line = Image::parse(&program).ok().and_then(|program| program.section(".cmdline"));
-        if let Some(line) = line {
-            return Ok(Some(String::from_utf8_lossy(line).trim_end_matches('\0').to_owned()));
-        }
-    }
-    Ok(None)
-}
-
-/// The name of the UKI of the highest generation. `None`: there is none.
-#[cfg(feature = "image")]
-fn newest_uki(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<String>, Error> {
-    let Some(volume) = boot_volume(disk, disk_bytes)? else { return Ok(None) };
-    let files = match fat::Reader::open(volume).and_then(|mut reader| reader.list(entries::FOLDER)) {
-        Err(fat::Error::NotFound(_) | fat::Error::NotFat32) => return Ok(None),
-        files => files?,
-    };
-    let names = files.into_iter().filter(|file| !file.is_dir).map(|file| file.name);
-    let ours = names.filter_map(|name| entries::Entry::parse(&name).map(|entry| (entry.generation, name)));
-    Ok(ours.max().map(|(_, name)| name))
 }
 
 /// The file of a volume; the new one where a change was cut off between the old one's end and its renaming.
@@ -248,20 +159,4 @@ pub fn entries<'b>(file: &'b [u8], key: &PublicKey) -> Result<Vec<Entry<'b>>, Er
     let signed = UnparsedPublicKey::new(&ED25519, key).verify(frame.message, &frame.signature);
     signed.map_err(|_| Error::Signature)?;
     Ok(frame.entries()?)
-}
-
-/// A part of a disk, for reading.
-pub(crate) struct Window<'d, R> {
-    disk: &'d mut R,
-    start: u64,
-    length: u64,
-}
-
-impl<R: ReadAt> ReadAt for Window<'_, R> {
-    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let outside = ReadError { offset, length: buffer.len(), errno: 0 };
-        let end = offset.checked_add(buffer.len() as u64).filter(|end| *end <= self.length);
-        let place = end.and(self.start.checked_add(offset)).ok_or(outside)?;
-        self.disk.read_at(place, buffer)
-    }
 }

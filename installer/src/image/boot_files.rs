@@ -5,7 +5,8 @@
 use ondisk::{bundle, fat};
 
 use super::Source;
-use crate::system::{LOADER_CONFIG_PATH, loader_path};
+use crate::boot_volume::loader_path;
+use crate::system::LOADER_CONFIG_PATH;
 use crate::{Error, addon};
 
 /// Name of a first image's UKI: without a trial counter, generation 1.

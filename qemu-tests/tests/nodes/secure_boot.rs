@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use installer::boot_volume::loader_path;
 use installer::image::UKI_PATH;
-use installer::system::loader_path;
 use oci::archive;
 use ondisk::Architecture;
 use ondisk::pe::Image;

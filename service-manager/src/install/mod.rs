@@ -30,6 +30,7 @@ use api::event::Payload;
 use api::proto::machine::{TaskEvent, task_event};
 use config::Config;
 use config::v1alpha1::Install;
+use installer::boot_volume;
 use installer::device::Disk;
 use installer::install::{self as installation, Identity, Plan, Spec};
 use installer::system;
@@ -274,7 +275,7 @@ impl<'p> SpecParts<'p> {
             return Err(Failure::Other("the kernel gives no random numbers".to_owned()));
         }
         let mut loader = vec![
-            fat::File { path: system::loader_path(Architecture::OWN), content: &prepared.loader },
+            fat::File { path: boot_volume::loader_path(Architecture::OWN), content: &prepared.loader },
             fat::File { path: system::LOADER_CONFIG_PATH, content: prepared.loader_config.as_bytes() },
         ];
         loader.extend(prepared.addons.iter().map(|(path, content)| fat::File { path, content }));

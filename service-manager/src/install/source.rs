@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use config::v1alpha1::Install;
 use installer::system::{self, System};
-use installer::{addon, grub};
+use installer::{addon, boot_volume, grub};
 use oci::registry::Patience;
 use ondisk::Architecture;
 use ondisk::manifest::{Layer, RootManifest};
@@ -155,7 +155,7 @@ fn running(node: &Node) -> Result<System, Failure> {
     if secure_boot::is_on(&node.runtime.root) {
         let read = |path: &str| configuration::boot_file(node, path).map_err(Failure::Other);
         system.boot.signed_uki = read(MEDIUM_UKI)?.unwrap_or_default();
-        if let Some(loader) = read(system::loader_path(Architecture::OWN))? {
+        if let Some(loader) = read(boot_volume::loader_path(Architecture::OWN))? {
             system.boot.loader = loader;
         }
     }

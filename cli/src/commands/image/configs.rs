@@ -10,6 +10,7 @@ use crate::{
     output::{self, Cell, Table},
 };
 use anyhow::{Context as _, Result, anyhow, bail};
+use installer::boot_volume;
 use installer::bundle::{self, Added, DeviceKey, New, NotASelector, Replaced, Selector, SigningKey};
 use installer::device::{BlockDevice as _, Disk};
 use installer::image::Platform;
@@ -208,7 +209,7 @@ pub(super) fn judged(path: &Path, platform: Platform) -> Result<String> {
 /// Where the nodes of an image run.
 fn platform(disk: &mut Disk, path: &Path) -> Result<Platform> {
     let bytes = disk.bytes();
-    let line = bundle::command_line(disk, bytes).with_context(|| path.display().to_string())?;
+    let line = boot_volume::command_line(disk, bytes).with_context(|| path.display().to_string())?;
     Ok(Platform::of(&line.unwrap_or_default()))
 }
 

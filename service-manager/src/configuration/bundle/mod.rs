@@ -82,7 +82,7 @@ pub(crate) fn boot_file(node: &Node, path: &str) -> Result<Option<Vec<u8>>, Stri
     let mut disk =
         Volume::open(&node.runtime.path(&device.display().to_string())).map_err(|error| failed(&error))?;
     let bytes = disk.bytes().map_err(|error| failed(&error))?;
-    installer::bundle::boot_file(&mut disk, bytes, path, BOOT_FILE_BYTES).map_err(|error| failed(&error))
+    installer::boot_volume::file(&mut disk, bytes, path, BOOT_FILE_BYTES).map_err(|error| failed(&error))
 }
 
 /// The addons on the EFI system partition of the medium that this machine was started from, by name.
