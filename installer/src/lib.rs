@@ -54,7 +54,11 @@ mod kernel_image;
 mod layout;
 #[cfg(feature = "image")]
 mod output;
+#[cfg(feature = "image")]
+mod platform;
 mod progress;
+#[cfg(feature = "image")]
+mod source;
 #[cfg(feature = "image")]
 mod squashfs;
 

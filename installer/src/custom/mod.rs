@@ -26,8 +26,9 @@ use std::path::{Path, PathBuf};
 use ondisk::manifest::{Layer, RootManifest, is_own_layer};
 
 use crate::bundle;
-use crate::image::{Source, platform};
 use crate::layer::{self, Spec, stack};
+use crate::platform;
+use crate::source::Source;
 use crate::system::{self, System, command_line_of_image, names};
 use crate::tree::{Entry, Node, Tree};
 use crate::{Error, Progress};

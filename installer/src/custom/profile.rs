@@ -14,8 +14,8 @@ use toml::Spanned;
 
 use super::unpack;
 use crate::Error;
-use crate::image::Platform;
 use crate::kernel::Given;
+use crate::platform::Platform;
 
 /// What is changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

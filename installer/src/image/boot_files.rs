@@ -4,8 +4,8 @@
 
 use ondisk::{bundle, fat};
 
-use super::Source;
 use crate::boot_volume::loader_path;
+use crate::source::Source;
 use crate::system::LOADER_CONFIG_PATH;
 use crate::{Error, addon};
 

@@ -16,8 +16,8 @@ use ondisk::manifest::Layer;
 /// What a program is for that is put into an image.
 pub use ondisk::kmod::{Machine, machine};
 
-use super::Source;
 use crate::custom::{self, Addition, From, Profile};
+use crate::source::Source;
 use crate::system::{BootParts, names};
 use crate::{Error, Progress, output};
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Source;
 use super::boot_files::BootFiles;
 use super::packed::Packed;
 use crate::output::UNFINISHED;
+use crate::source::Source;
 use crate::{Error, Progress, disk};
 
 pub(super) fn write(

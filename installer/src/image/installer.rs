@@ -8,9 +8,10 @@ use std::path::Path;
 use oci::archive;
 use oci::installer::{Contents, Facts};
 
-use super::{Source, container};
+use super::container;
 use crate::Error;
 use crate::output::Output;
+use crate::source::Source;
 
 pub(super) fn write(source: &Source, path: &Path) -> Result<(), Error> {
     written(path, |out| archive::write(out, &contents(source).image()))

@@ -12,10 +12,10 @@ use ondisk::gpt::{Geometry, Guid, Table, types};
 use ondisk::manifest::LAYER_DIR;
 use ondisk::{Digest, bundle, fat, iso9660};
 
-use super::Source;
 use super::boot_files::BootFiles;
 use crate::layout::partition;
 use crate::output::{Output, write_sparse};
+use crate::source::Source;
 use crate::{Error, Progress};
 
 /// What init looks for.

@@ -1,6 +1,6 @@
 //! What a system is handed out as: disk image, ISO, UKI, network boot bundle, installer image.
 //!
-//! Owns: where the parts of a system come from ([`Source`]), which forms there are, their names, what goes into each.
+//! Owns: opening and signing a [`Source`], which forms there are, their names, what goes into each.
 //! Does not: fetch or compile anything; call other programs; need root, loop devices or a network.
 //! Order: [`Source`] → [`Kind::build`].
 //! Fails by: [`Error`], naming the part that is missing; no output is left half.
@@ -12,10 +12,10 @@ mod boot_files;
 mod disk;
 mod installer;
 mod iso;
+mod open;
 mod packed;
-pub(crate) mod platform;
 mod pxe;
-mod source;
+mod sign;
 
 use std::io;
 use std::path::Path;
@@ -23,11 +23,11 @@ use std::path::Path;
 pub use boot_files::UKI_PATH;
 pub use iso::LABEL as ISO_LABEL;
 pub use packed::Packed;
-pub use platform::{Packing, Platform};
-pub use source::Source;
 
 pub use ondisk::Architecture;
 
+pub use crate::platform::{Packing, Platform};
+pub use crate::source::Source;
 use crate::{Error, Progress, output, system};
 
 /// Name of the disk in a tar file: what Google's cloud looks for.

@@ -10,9 +10,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::Source;
 use crate::Error;
 use crate::output::{self, Folder};
+use crate::source::Source;
 use crate::system::check_room;
 
 /// Names of the files.

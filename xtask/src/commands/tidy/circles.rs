@@ -22,7 +22,7 @@ const KNOWN: [(&str, usize, usize); 13] = [
     ("crates/runtime", 0, 22),
     ("fuzz", 0, 2),
     ("init", 0, 2),
-    ("installer", 2, 54),
+    ("installer", 0, 47),
     ("qemu-tests", 0, 3),
     ("service-manager", 14, 77),
     ("xtask", 0, 26),

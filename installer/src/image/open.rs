@@ -1,12 +1,12 @@
-//! Where the parts of a system come from: a folder of parts, or an installer image.
+//! Opening a system: its parts as files, or an installer image.
 //!
-//! Owns: finding them all, each by its name, before anything is made of them.
+//! Owns: finding all parts, each by its name, before anything is made of them.
 //! Does not: change them; of an installer image the layers go to a folder of the caller's.
 //! Source: docs/formats/installer-image.md, whose files a folder of parts has under the same names.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use oci::archive::Archive;
 use oci::document::{Config, Manifest};
@@ -14,18 +14,11 @@ use oci::files::Files;
 use oci::installer::{self as format, MINIMUM_FROM_LABEL, Walk};
 use ondisk::Architecture;
 use ondisk::manifest::RootManifest;
-use ondisk::pe::Image;
 
-use super::platform::Platform;
-use crate::custom::Profile;
 use crate::output::Output;
-use crate::secure_boot::{self, Enrol, Enrolment, Signer};
-use crate::system::{BootParts, System, command_line_of_image, names};
-use crate::{Error, addon, custom, layer};
-
-/// The oldest version that can install what is built here. It grows only when an image needs something of the node
-/// that installs it which older versions do not have.
-const MINIMUM_FROM: &str = "0.1.0";
+use crate::source::{MINIMUM_FROM, Source};
+use crate::system::{BootParts, System, names};
+use crate::{Error, custom, layer};
 
 /// How much of a layer is copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -35,59 +28,7 @@ const LAYOUT: &str = "oci-layout";
 /// The installer image in the folder of a build.
 const BUILT: &str = "installer.oci.tar";
 
-/// The arguments that lock a kernel down (kernel_lockdown(7)); a signed image has one of them, at least the first.
-const LOCKED_DOWN: [&str; 2] = ["lockdown=integrity", "lockdown=confidentiality"];
-
-/// A system with the files of its layers.
-#[derive(Debug, Clone)]
-pub struct Source {
-    /// What boots, and which layers.
-    pub system: System,
-    /// The folder of the layer files.
-    pub layers: PathBuf,
-    /// The oldest version that can install it.
-    pub minimum_from: String,
-    /// billetctl as a static program. With it an image in Docker's form can be built on.
-    pub program: Option<PathBuf>,
-    /// Files with which the boot loader of a disk or ISO enrols a key, and what it does with them.
-    pub enrolment: Option<(Enrolment, Enrol)>,
-    /// Files of [`crate::addon`] for disks and ISOs, by name.
-    pub addons: Vec<(String, Vec<u8>)>,
-    /// There was a signed UKI, and it is not of what there is now.
-    pub lost_signature: bool,
-    /// What whoever made it should know, a sentence each.
-    pub warnings: Vec<String>,
-}
-
 impl Source {
-    /// A system of this build.
-    #[must_use]
-    pub fn new(system: System, layers: PathBuf) -> Self {
-        let minimum_from = MINIMUM_FROM.to_owned();
-        Self {
-            system,
-            layers,
-            minimum_from,
-            program: None,
-            enrolment: None,
-            addons: Vec::new(),
-            lost_signature: false,
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Platform and architecture, as files are called.
-    #[must_use]
-    pub fn name(&self) -> String {
-        format!("{}-{}", self.platform().name, self.system.boot.architecture().name())
-    }
-
-    /// Where it runs: what the command line says.
-    #[must_use]
-    pub fn platform(&self) -> Platform {
-        Platform::of(&self.system.boot.command_line)
-    }
-
     /// Reads a folder of parts or an installer image, also as a folder with an OCI layout; what has to be unpacked goes
     /// to `work`, which must be there.
     pub fn open(path: &Path, work: &Path) -> Result<Self, Error> {
@@ -179,99 +120,6 @@ impl Source {
         let source = Self { minimum_from, ..Self::new(system, work.to_owned()) };
         source.system.check_kernel()?;
         if brings_kernel { custom::settle_kernel(source) } else { Ok(source.settled()) }
-    }
-
-    /// The UKI, signed if the image is.
-    pub fn uki(&self) -> Result<Vec<u8>, Error> {
-        match self.system.signed_uki()? {
-            Some(uki) => Ok(uki.to_vec()),
-            None => self.system.uki(&[]),
-        }
-    }
-
-    /// Signs what firmware starts: UKI, boot loader, addons. The last step before a form is made. The kernel of a signed
-    /// image is locked down: without that, root could load what no one signed. `work`: where a layer with that command line
-    /// goes; `None` if no form has layers.
-    pub fn sign(&mut self, signer: &Signer, work: Option<&Path>) -> Result<(), Error> {
-        self.lock_kernel_down(work)?;
-        // Nothing is signed that nothing would load.
-        for (name, addon) in &self.addons {
-            addon::check(name, addon, self.system.boot.architecture())?;
-        }
-        self.system.boot.signed_uki = secure_boot::sign(&self.uki()?, signer)?;
-        self.system.boot.loader = secure_boot::sign(&self.system.boot.loader, signer)?;
-        for (_, addon) in &mut self.addons {
-            *addon = secure_boot::sign(addon, signer)?;
-        }
-        self.lost_signature = false;
-        Ok(())
-    }
-
-    /// Debian's kernel locks itself down when it sees Secure Boot; other kernels do what their command line says.
-    /// In a layer too: a medium installs the UKI that it makes of the parts in its layers, and compares it with the signed one.
-    fn lock_kernel_down(&mut self, work: Option<&Path>) -> Result<(), Error> {
-        let line = &self.system.boot.command_line;
-        if line.split_ascii_whitespace().any(|word| LOCKED_DOWN.contains(&word)) {
-            return Ok(());
-        }
-        let argument = vec![LOCKED_DOWN[0].to_owned()];
-        if let Some(work) = work {
-            let profile = Profile { kernel_arguments: argument, ..Profile::default() };
-            *self = custom::customise(self, &profile, work, &mut crate::silent)?;
-        } else {
-            self.system.boot.command_line = command_line_of_image(line, &argument)?;
-        }
-        // What was signed before is of another command line.
-        self.system.boot.signed_uki = Vec::new();
-        Ok(())
-    }
-
-    /// Whether UKI and boot loader are signed.
-    #[must_use]
-    pub fn is_signed(&self) -> bool {
-        !self.system.boot.signed_uki.is_empty()
-    }
-
-    /// An addon of a signed image that nobody signed: firmware with Secure Boot would pass it over.
-    pub fn unsigned_addon(&self) -> Result<Option<&str>, Error> {
-        for (name, addon) in self.addons.iter().filter(|_| self.is_signed()) {
-            addon::check(name, addon, self.system.boot.architecture())?;
-            if !Image::parse(addon)?.is_signed() {
-                return Ok(Some(name));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The same with another system.
-    pub(crate) fn with(self, system: System) -> Self {
-        Self { system, ..self }.settled()
-    }
-
-    /// Without a signed UKI that is of other parts: whoever changes a system has to sign it again.
-    fn settled(mut self) -> Self {
-        // What has no kernel yet has no UKI either.
-        if self.is_signed() && !matches!(self.system.signed_uki(), Ok(Some(_))) {
-            self.system.boot.signed_uki = Vec::new();
-            self.lost_signature = true;
-        }
-        self
-    }
-
-    /// Writes a folder of parts, which [`Source::open`] reads; layer files are copied.
-    pub fn save(&self, folder: &Path) -> Result<(), Error> {
-        let (boot, layers) = (folder.join("boot"), folder.join("layers"));
-        for folder in [&boot, &layers] {
-            fs::create_dir_all(folder).map_err(Error::write(folder))?;
-        }
-        for (name, content) in self.system.boot.all() {
-            crate::output::write_file(&boot.join(name), &[content])?;
-        }
-        for layer in &self.system.manifest.layers {
-            let to = layers.join(layer.file_name());
-            fs::copy(self.layers.join(layer.file_name()), &to).map_err(Error::write(&to))?;
-        }
-        crate::output::write_file(&folder.join("root.json"), &[self.system.manifest.to_json().as_bytes()])
     }
 }
 
