@@ -4,6 +4,7 @@
 //! each task of init and machined and each service by its start.
 
 mod picture;
+mod timeline;
 
 use super::get;
 use crate::{
@@ -11,33 +12,13 @@ use crate::{
     session::Session,
 };
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 use std::path::PathBuf;
+use timeline::{Entry, Timeline, seconds};
 
 const KIND: &str = "BootTimelines.runtime.billet.dev";
 const ID: &str = "boot";
 /// Characters of the longest bar.
 const BAR_CHARS: u64 = 30;
-
-/// The resource's spec. Times are on the node's CLOCK_BOOTTIME, which begins with the kernel.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Timeline {
-    firmware_ns: u64,
-    loader_ns: u64,
-    kernel_ns: u64,
-    entries: Vec<Entry>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Entry {
-    source: String,
-    phase: String,
-    task: String,
-    start_ns: u64,
-    end_ns: u64,
-}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
@@ -132,15 +113,6 @@ fn bar(entry: &Entry, begin: u64, end: u64) -> String {
     let from = place(entry.start_ns).min(usize::try_from(BAR_CHARS).unwrap_or(0) - 1);
     let length = place(entry.end_ns).saturating_sub(from).max(1);
     format!("{}{}", " ".repeat(from), "█".repeat(length))
-}
-
-/// Milliseconds below a second, else seconds.
-fn seconds(ns: u64) -> String {
-    let micros = ns / 1000;
-    if micros < 1_000_000 {
-        return format!("{}.{:03}ms", micros / 1000, micros % 1000);
-    }
-    format!("{}.{:03}s", micros / 1_000_000, micros / 1000 % 1000)
 }
 
 #[cfg(test)]

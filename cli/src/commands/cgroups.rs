@@ -22,8 +22,7 @@ use api::{
         machine::{ContainersRequest, CopyRequest},
     },
 };
-use clap::ValueEnum;
-use columns::Names;
+use columns::{Names, Preset};
 use tree::Group;
 
 /// Where the kernel shows them.
@@ -44,25 +43,6 @@ pub(crate) struct Flags {
     /// Show pods and containers by their ids
     #[arg(long)]
     skip_cri_resolve: bool,
-}
-
-/// Groups of columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Preset {
-    /// Shares, limits and time of processors
-    Cpu,
-    /// Processors and memory nodes
-    Cpuset,
-    /// Bytes and requests of block devices
-    Io,
-    /// Memory, its reservations and limits
-    Memory,
-    /// Processes and threads
-    Process,
-    /// How long tasks had to wait for processors, memory and disks
-    Psi,
-    /// Swapped memory
-    Swap,
 }
 
 pub(crate) async fn run(session: &Session, flags: &Flags) -> Result<()> {

@@ -11,6 +11,7 @@ mod zip;
 
 use crate::{output, session::Session};
 use anyhow::{Context, Result};
+use collect::Part;
 use std::{fs::File, io::BufWriter, path::PathBuf, sync::Arc};
 use tokio::task::JoinSet;
 
@@ -27,12 +28,6 @@ pub(crate) struct Flags {
     /// Say what is collected
     #[arg(short, long)]
     verbose: bool,
-}
-
-/// One file of the bundle.
-struct Part {
-    name: String,
-    content: Vec<u8>,
 }
 
 pub(crate) async fn run(session: Session, flags: Flags) -> Result<()> {

@@ -3,7 +3,7 @@
 //! Owns: the layout. Text is drawn by the viewer, nothing is fetched, nothing runs.
 //! Source: SVG 1.1.
 
-use super::{Entry, Timeline, seconds};
+use super::timeline::{Entry, Timeline, seconds};
 use std::fmt::Write;
 
 /// Height of a row and of the text in it, in user units (pixels at 100 %).

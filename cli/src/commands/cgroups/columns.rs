@@ -5,11 +5,30 @@
 //! Source: the kernel's cgroup-v2.rst, psi.rst; sched-nice-design.rst (weights).
 
 use super::{
-    Preset,
     tree::Group,
     units::{bytes, microseconds, percent},
 };
+use clap::ValueEnum;
 use std::collections::HashMap;
+
+/// Groups of columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    /// Shares, limits and time of processors
+    Cpu,
+    /// Processors and memory nodes
+    Cpuset,
+    /// Bytes and requests of block devices
+    Io,
+    /// Memory, its reservations and limits
+    Memory,
+    /// Processes and threads
+    Process,
+    /// How long tasks had to wait for processors, memory and disks
+    Psi,
+    /// Swapped memory
+    Swap,
+}
 
 /// Names by the ids in the tree.
 #[derive(Debug, Default)]

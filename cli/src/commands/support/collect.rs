@@ -1,6 +1,5 @@
 //! What one node gives.
 
-use super::Part;
 use crate::{
     commands::{containers, events, get, inspect, mounts, processes},
     session::Session,
@@ -27,6 +26,12 @@ const SILENCE: Duration = Duration::from_secs(1);
 pub(super) const ERRORS: &str = "errors.txt";
 /// Logs that are no service's.
 const FURTHER_LOGS: [&str; 2] = ["machined", "controller-runtime"];
+
+/// One file of the bundle.
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) content: Vec<u8>,
+}
 
 struct Asking {
     session: Arc<Session>,
