@@ -18,10 +18,12 @@ use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
 use crate::files::{Found, Opened};
-use crate::places::{Place, Places};
+use crate::places::{Limits, Place, Places};
 
 pub(crate) mod serve;
 
+/// Firmware has one transfer at a time and, when it asked for the length, the end of another.
+const LIMITS: Limits = Limits { of_peer: 4, of_all: 128 };
 /// Without the option.
 const USUAL_BLOCK_BYTES: usize = 512;
 /// What fits into an Ethernet frame, with the headers of IP, UDP and TFTP.
@@ -173,7 +175,7 @@ fn number(packet: &[u8]) -> Option<u16> {
 /// What the client or the network says; a file that cannot be read; [`TRANSFER_LIMIT`].
 pub async fn send(us: Ipv4Addr, to: SocketAddr, request: &Request, file: File) -> io::Result<u64> {
     let length = file.metadata()?.len();
-    let Ok((place, _given_away)) = Places::new(serve::LIMITS).admit(to) else {
+    let Ok((place, _given_away)) = Places::new(LIMITS).admit(to) else {
         return Err(io::Error::other("no place for the only client"));
     };
     Client { us, to, place: &place, trusts: &|| true }.send(request, Found::File(file, length)).await

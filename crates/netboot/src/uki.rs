@@ -10,6 +10,7 @@
 
 mod joined;
 mod parts;
+mod script;
 
 use std::io;
 use std::path::Path;
@@ -17,14 +18,13 @@ use std::path::Path;
 use ondisk::kernel::COMMAND_LINE_BYTES;
 
 use crate::mac::Mac;
-pub(crate) use parts::{Plan, Ukis};
+pub(crate) use parts::{Plan, STUB, Ukis};
+use script::read_script;
 
 /// What a script puts behind the kernel's arguments; empty when nothing set it.
 pub(crate) const ARGUMENTS: &str = "${billet-args}";
 /// What its name ends with in TFTP and HTTP, behind the machine's address.
 pub(crate) const NAME: &str = "billet.efi";
-/// systemd's stub, which a UKI starts with.
-pub(crate) const STUB: &str = "stub.efi";
 
 /// What the script's variables are for one machine.
 #[derive(Debug)]
@@ -34,14 +34,6 @@ pub(crate) struct Variables<'a> {
     pub(crate) mac: Mac,
     /// Where its config is; nothing, or an argument of the kernel's.
     pub(crate) arguments: &'a str,
-}
-
-/// What a script starts.
-#[derive(Debug, PartialEq, Eq)]
-struct Started<'s> {
-    kernel: &'s str,
-    words: Vec<&'s str>,
-    initramfs: Vec<&'s str>,
 }
 
 impl Ukis {
@@ -91,15 +83,6 @@ fn check_length(bytes: usize) -> io::Result<()> {
         "the kernel's command line would have {bytes} bytes and may have {COMMAND_LINE_BYTES}, since the kernel cuts off what is \
          behind: make the bundle with fewer or shorter kernel arguments"
     )))
-}
-
-fn read_script(script: &str) -> io::Result<Started<'_>> {
-    let lines =
-        |command: &'static str| script.lines().filter_map(move |line| line.trim().strip_prefix(command));
-    let mut words = lines("kernel ").next().unwrap_or_default().split_ascii_whitespace();
-    let kernel = words.next().ok_or_else(|| io::Error::other("the script has no line with a kernel"))?;
-    let initramfs = lines("initrd ").filter_map(|line| line.split_ascii_whitespace().last()).collect();
-    Ok(Started { kernel, words: words.collect(), initramfs })
 }
 
 fn command_line(words: &[&str], variables: &Variables<'_>) -> io::Result<String> {

@@ -16,17 +16,15 @@ use std::time::{Duration, Instant};
 
 use tokio::net::UdpSocket;
 
-use super::{Client, NOT_FOUND, READ, Request, WRITE, error, opcode, within};
+use super::{Client, LIMITS, NOT_FOUND, READ, Request, WRITE, error, opcode, within};
 use crate::event::{Event, Machine, Tell};
 use crate::files::{self, Files};
 use crate::interface::{Network, PACKET_BYTES};
 use crate::patience::Patience;
-use crate::places::{Full, Limits, Place, Places};
+use crate::places::{Full, Place, Places};
 use crate::rate::Rate;
 use crate::uki;
 
-/// Firmware has one transfer at a time and, when it asked for the length, the end of another.
-pub(crate) const LIMITS: Limits = Limits { of_peer: 4, of_all: 128 };
 /// First blocks for those that ask without options.
 const FIRST_BLOCKS: Rate = Rate::new(16, Duration::from_millis(125));
 /// Lines about addresses that did not show themselves.

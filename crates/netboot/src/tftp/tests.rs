@@ -4,7 +4,6 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::serve::LIMITS;
 use super::*;
 
 fn request(name: &str, options: &str) -> Vec<u8> {

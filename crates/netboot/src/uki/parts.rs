@@ -15,7 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ondisk::pe::{Image, Layout, words};
 
 use super::joined::{Joined, Piece, Source};
-use super::{STUB, Started};
+use super::script::Started;
+
+/// systemd's stub, which a UKI starts with.
+pub(crate) const STUB: &str = "stub.efi";
 
 /// A stub has a hundred kilobytes; a file of this name that is longer is something else.
 const MOST_STUB_BYTES: u64 = 4 << 20;
