@@ -23,6 +23,8 @@ use runtime::Runtime;
 use runtime::store::{GATEWAY_STATUS, LINK_STATUS, ROUTE_STATUS, Spec, Store};
 use serde::{Deserialize, Serialize};
 
+use super::owned::Owned;
+
 /// Between two questions to gateways that all answer, and while one does not.
 const IDLE_PERIOD: Duration = Duration::from_secs(60);
 const PERIOD: Duration = Duration::from_secs(5);
@@ -58,8 +60,16 @@ pub(crate) struct Status {
 /// A gateway of a link with a carrier: name and index of the link, address.
 type Gateway = (String, u32, IpAddr);
 
-/// Asks the gateways for as long as it is polled.
-pub(super) async fn follow(runtime: Arc<Runtime>, handle: Handle) {
+/// Asks the gateways for as long as it is polled, by a socket of its own: on one socket the kernel makes one list at a time.
+pub(super) async fn follow(runtime: Arc<Runtime>) {
+    let (connection, handle, _) = match rtnetlink::new_connection() {
+        Ok(opened) => opened,
+        Err(error) => {
+            runtime.journal.warn(&format!("networkd: ask no gateways: open a netlink socket: {error}"));
+            return;
+        }
+    };
+    let _connection = Owned(tokio::spawn(connection).abort_handle());
     let mut changes = runtime.store.follow(&[&LINK_STATUS, &ROUTE_STATUS]);
     let (mut known, mut said) = (BTreeMap::new(), String::new());
     loop {
@@ -241,7 +251,7 @@ mod tests {
         };
         route("10.0.0.1");
         route("10.0.0.9");
-        tokio::spawn(follow(runtime.clone(), handle));
+        tokio::spawn(follow(runtime.clone()));
         let state = |gateway: &str| {
             let resource = runtime.store.get(&GATEWAY_STATUS, &format!("eth0/{gateway}"))?;
             let Spec::Fields(fields) = &resource.spec else { panic!("{resource:?}") };

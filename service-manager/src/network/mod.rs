@@ -102,7 +102,7 @@ pub async fn run<D: Disk>(
     let _connection = Owned(tokio::spawn(connection).abort_handle());
     let _beside = Owned(tokio::spawn(beside).abort_handle());
     let (planned, plan) = watch::channel(Plan::default());
-    let _gateways = Owned(tokio::spawn(gateways::follow(runtime.clone(), handle.clone())).abort_handle());
+    let _gateways = Owned(tokio::spawn(gateways::follow(runtime.clone())).abort_handle());
     let _console = Owned(tokio::spawn(console::follow(runtime.clone())).abort_handle());
     let _specs = Owned(tokio::spawn(specs::follow(runtime.clone(), plan)).abort_handle());
     let (kept, kept6) = (Kept::read(&runtime, kept::ADDRESSES), Kept::read(&runtime, kept::LEASES));
