@@ -9,7 +9,6 @@
 mod addressing;
 mod binary;
 mod block;
-mod changes;
 mod definition;
 mod document;
 mod facts;
@@ -28,7 +27,7 @@ mod spec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::broadcast;
+use tokio::sync::broadcast::{self, error::RecvError};
 
 use history::History;
 
@@ -38,7 +37,6 @@ pub use addressing::*;
 pub use binary::BinaryError;
 pub use binary::OURS;
 pub use block::*;
-pub use changes::Changes;
 pub use definition::{Column, Definition, Sensitivity};
 pub use document::MachineDocument;
 pub use facts::*;
@@ -106,6 +104,28 @@ pub struct Change {
     pub old: Option<Arc<Resource>>,
     /// Its place in the order of all changes.
     pub bookmark: Bookmark,
+}
+
+/// A receiver of changes that looks at some types only.
+#[derive(Debug)]
+pub struct Changes {
+    receiver: broadcast::Receiver<Change>,
+    kinds: Vec<&'static str>,
+}
+
+impl Changes {
+    /// Waits until a resource of one of the types has changed. The caller reads them anew: after a lag some changes are lost,
+    /// and this returns too. It may be dropped and called again; no change is missed between.
+    pub async fn next(&mut self) {
+        loop {
+            match self.receiver.recv().await {
+                Ok(change) if !self.kinds.contains(&change.resource.metadata.kind) => {}
+                Ok(_) | Err(RecvError::Lagged(_)) => return,
+                // The process ends.
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
+    }
 }
 
 /// A type's past, present and future, without a gap between them.
@@ -292,7 +312,7 @@ impl Store {
 
     /// Follows later changes of these types.
     pub fn follow(&self, kinds: &[&'static Definition]) -> Changes {
-        Changes::new(self.changes(), kinds)
+        Changes { receiver: self.changes(), kinds: kinds.iter().map(|kind| kind.kind).collect() }
     }
 }
 

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 const WRITER: &str = SERVICE.writer;
@@ -146,4 +148,18 @@ async fn a_type_that_nothing_writes_is_empty_and_can_be_watched() {
     assert!(watch.past.is_empty() && watch.now.is_empty());
     let spec = Spec::MachineType("worker");
     assert!(store.put("", kind, "x", spec).is_err(), "nothing writes it, whatever the caller is called");
+}
+
+#[tokio::test]
+async fn only_the_types_that_are_followed_wake() {
+    let store = Store::new();
+    let mut changes = store.follow(&[&HOSTNAME_STATUS]);
+    let servers = Spec::TimeServerStatus(Vec::new());
+    store.put(TIME_SERVER_STATUS.writer, &TIME_SERVER_STATUS, "x", servers).unwrap();
+    let mut woken = async || tokio::time::timeout(Duration::ZERO, changes.next()).await.is_ok();
+    assert!(!woken().await);
+    let name = HostnameStatus { hostname: "n".into(), domainname: String::new() };
+    store.put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(name)).unwrap();
+    assert!(woken().await);
+    assert!(!woken().await);
 }
