@@ -383,5 +383,8 @@ pub(super) fn forget_lease(runtime: &Runtime, name: &str) {
 }
 
 #[cfg(test)]
+#[path = "client_kea_tests.rs"]
+mod kea_tests;
+#[cfg(test)]
 #[path = "client_tests.rs"]
 mod tests;

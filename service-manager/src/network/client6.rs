@@ -380,5 +380,8 @@ pub(super) fn forget_lease(runtime: &Runtime, link: &str) {
 }
 
 #[cfg(test)]
+#[path = "client6_kea_tests.rs"]
+mod kea_tests;
+#[cfg(test)]
 #[path = "client6_tests.rs"]
 mod tests;

@@ -8,7 +8,7 @@ use super::*;
 use crate::network::testing::{Dnsmasq, Neighbour, ip, is_inside, until};
 
 const TEST: &str = "network::client6::tests::addresses_are_taken_kept_confirmed_declined_and_given_back";
-const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
+pub(super) const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
 
 /// The other end of eth0: a namespace with a server.
 struct Server {
@@ -28,28 +28,42 @@ impl Server {
     }
 }
 
-fn shown(runtime: &Runtime) -> Option<DhcpLease> {
+pub(super) fn shown(runtime: &Runtime) -> Option<DhcpLease> {
     match &runtime.store.get(&DHCP_LEASE, "eth0/6")?.spec {
         Spec::DhcpLease(lease) => Some(lease.clone()),
         _ => None,
     }
 }
 
-struct Running {
-    told: watch::Sender<Told>,
-    task: tokio::task::JoinHandle<()>,
+pub(super) struct Running {
+    pub(super) told: watch::Sender<Told>,
+    pub(super) task: tokio::task::JoinHandle<()>,
+}
+
+/// Nothing else starts here, and a test is not to wait a second each time.
+pub(super) fn settings() -> Settings {
+    Settings { hardware: MAC, first_delay: Duration::ZERO, ..Settings::default() }
 }
 
 fn start(runtime: &Arc<Runtime>, handle: &Handle, kept: &Arc<Kept>, index: u32) -> Running {
-    let link = Link { index, name: "eth0".into(), hardware: MAC.to_vec(), carrier: true, ..Link::default() };
-    // Nothing else starts here, and the test is not to wait a second each time.
-    let settings = Settings { hardware: MAC, first_delay: Duration::ZERO, ..Settings::default() };
+    start_as(runtime, handle, kept, index, settings())
+}
+
+pub(super) fn start_as(
+    runtime: &Arc<Runtime>,
+    handle: &Handle,
+    kept: &Arc<Kept>,
+    index: u32,
+    settings: Settings,
+) -> Running {
+    let hardware = settings.hardware.to_vec();
+    let link = Link { index, name: "eth0".into(), hardware, carrier: true, ..Link::default() };
     let (told, receiver) = watch::channel(Told { settings, carrier: true, ups: 1 });
     let task = tokio::spawn(run(runtime.clone(), handle.clone(), kept.clone(), link, receiver));
     Running { told, task }
 }
 
-fn addresses() -> String {
+pub(super) fn addresses() -> String {
     ip("-6 -o address show dev eth0 scope global")
 }
 

@@ -10,7 +10,7 @@ use crate::network::Disk;
 use crate::network::testing::{Dnsmasq, Neighbour, ip, is_inside, until};
 
 const TEST: &str = "network::client::tests::a_lease_is_taken_kept_asked_for_again_given_up_and_given_back";
-const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
+pub(super) const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
 
 #[derive(Clone)]
 struct Directory(PathBuf);
@@ -44,31 +44,40 @@ impl Server {
     }
 }
 
-fn leased(runtime: &Runtime) -> Option<String> {
+pub(super) fn lease(runtime: &Runtime) -> Option<DhcpLease> {
     let found = runtime.store.get(&DHCP_LEASE, "eth0")?;
     match &found.spec {
-        Spec::DhcpLease(lease) => Some(lease.address.clone()),
+        Spec::DhcpLease(lease) => Some(lease.clone()),
         _ => None,
     }
 }
 
-struct Running {
-    runtime: Arc<Runtime>,
-    told: watch::Sender<Told>,
-    task: tokio::task::JoinHandle<()>,
+fn leased(runtime: &Runtime) -> Option<String> {
+    lease(runtime).map(|lease| lease.address)
+}
+
+pub(super) struct Running {
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) told: watch::Sender<Told>,
+    pub(super) task: tokio::task::JoinHandle<()>,
 }
 
 fn begin(directory: &Path, handle: &Handle) -> Running {
+    begin_as(directory, handle, Settings { hardware: MAC, ..Settings::default() })
+}
+
+pub(super) fn begin_as(directory: &Path, handle: &Handle, settings: Settings) -> Running {
+    let hardware = settings.hardware;
     let runtime = Runtime::detached(directory.to_path_buf());
     let kept = Kept::read(&runtime, crate::network::kept::ADDRESSES);
     let (_, disk) = watch::channel(Some(Directory(directory.to_owned())));
     tokio::spawn(kept.clone().follow(disk));
     let index = ip("-oneline link show eth0");
     let index = index.split(':').next().unwrap().parse().unwrap();
-    let link = Link { index, name: "eth0".into(), hardware: MAC.to_vec(), ..Link::default() };
-    let settings = Settings { hardware: MAC, ..Settings::default() };
+    let link = Link { index, name: "eth0".into(), hardware: hardware.to_vec(), ..Link::default() };
     let asked = Asked { settings, metric: 7, takes_routes: true };
-    let (told, receiver) = watch::channel(Told { asked, carrier: true, ups: 1, own: vec![MAC.to_vec()] });
+    let (told, receiver) =
+        watch::channel(Told { asked, carrier: true, ups: 1, own: vec![hardware.to_vec()] });
     let task = tokio::spawn(run(runtime.clone(), handle.clone(), kept, link, receiver));
     Running { runtime, told, task }
 }

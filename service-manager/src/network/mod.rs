@@ -30,6 +30,8 @@ mod firewall;
 mod firewall_chains;
 pub(crate) mod gateways;
 mod generic;
+#[cfg(test)]
+mod kea;
 mod kept;
 mod link;
 mod link_status;

@@ -58,7 +58,7 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let began = Instant::now();
-    host::ensure_packages(Need::Test)?;
+    host::ensure_packages(if options.long { Need::LongTest } else { Need::Test })?;
     let mut suites = Suites::new(options.only.clone())?;
     let was_built = thread::scope(|scope| {
         let build = suites.begin(scope, "build", || built(options));
@@ -98,6 +98,9 @@ fn without_machines(suites: &mut Suites, long: bool) {
         suites.check(&Suite::cargo("dependencies", &["deny", "check", "bans", "licenses", "sources"]));
     }
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS).long(long).side_by_side());
+    if long {
+        suites.tests(&Suite::cargo("DHCP servers", &KEA_TESTS));
+    }
     // Now, beside the build, which links on one core for minutes.
     suites.check(&Suite::cargo(
         "machines' tests compile",
@@ -187,6 +190,8 @@ const UNIT_TESTS: [&str; 3] = ["test", "--workspace", "--no-fail-fast"];
 const LOOP_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "on_a_loop_device", "--", "--ignored"];
 
 const ROOT_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "in_a_root_of_its_own", "--", "--ignored"];
+
+const KEA_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "kea_tests", "--", "--ignored"];
 
 const CONTAINERD_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "by_containerd", "--", "--ignored"];
 
