@@ -226,8 +226,17 @@ fn confirm(node: &TestNode) -> Result<(), Status> {
     admin(node).call(|client| async move { client.own().confirm_configuration(()).await }).map(drop)
 }
 
-/// Configs after which nobody reaches the node, as `machine.network.interfaces`.
-const UNREACHABLE: [&str; 10] = [
+/// Configs after which the node cannot be reached, as `machine.network.interfaces`: every kind of link, and wrong numbers.
+const WRONG_LINKS: [&str; 15] = [
+    // A partner that is not there, a tag that the switch does not take, a bridge and a tunnel in the way of all.
+    "[{interface: bond0, addresses: [10.0.2.15/24], bond: {mode: 802.3ad, minLinks: 2, interfaces: [LINK]}}]",
+    "[{interface: LINK, vlans: [{vlanId: 9, addresses: [10.0.2.15/24], routes: [{gateway: 10.0.2.2}]}]}]",
+    "[{interface: br0, addresses: [192.0.2.7/24], bridge: {interfaces: [LINK]}}]",
+    "[{interface: wg0, addresses: [10.92.0.1/24], routes: [{gateway: 10.92.0.9}], wireguard: {privateKey: \
+     bW8doBQYJZW9hYoVk8gWl36GTrEDFMTxtEvofrdqp2E=, peers: [{publicKey: qxiiTHK7yxbdfsv/r1HfZI749WHIVBM3ahIhJmb+xXc=, \
+     endpoint: '192.0.2.1:51820', allowedIPs: [0.0.0.0/0]}]}}, {interface: LINK, addresses: [10.0.2.33/24]}]",
+    "[{interface: LINK, ignore: true}]",
+    // Other numbers.
     "[{interface: LINK, addresses: [192.0.2.7/24], routes: [{network: 0.0.0.0/0, gateway: 192.0.2.1}]}]",
     "[{interface: LINK, addresses: [10.0.2.99/24], routes: [{network: 0.0.0.0/0, gateway: 10.0.2.2}]}]",
     "[{interface: LINK}]",
@@ -239,6 +248,26 @@ const UNREACHABLE: [&str; 10] = [
     "[{interface: LINK, addresses: [203.0.113.9/24], routes: [{network: 10.0.0.0/8, gateway: 203.0.113.1}]}]",
     "[{interface: LINK, addresses: [10.0.2.77/24, 192.0.2.9/24]}]",
 ];
+/// The same as documents.
+const WRONG_DOCUMENTS: [&str; 5] = [
+    "kind: LinkConfig\nname: LINK\nup: false\n",
+    "kind: VRFConfig\nname: vrf-blue\nlinks: [LINK]\ntable: '123'\n",
+    "kind: NetworkRuleConfig\nname: api\nportSelector: {ports: [50000], protocol: tcp}\ningress: [{subnet: 192.0.2.0/24}]\n",
+    "kind: DHCPv4Config\nname: LINK\nignoreRoutes: true\n---\napiVersion: v1alpha1\nkind: LinkConfig\nname: LINK\nmtu: 68\n",
+    "kind: RoutingRuleConfig\nname: \"100\"\naction: blackhole\n",
+];
+
+/// A config with one of these mistakes, and what it is.
+fn mistake(config: &str, round: u32) -> (String, String) {
+    let index = usize::try_from(round).unwrap() % (WRONG_LINKS.len() + WRONG_DOCUMENTS.len());
+    if let Some(document) = WRONG_DOCUMENTS.get(index) {
+        let document = document.replace("LINK", "eth0");
+        return (format!("{config}---\napiVersion: v1alpha1\n{document}"), document);
+    }
+    let interfaces = WRONG_LINKS[index - WRONG_DOCUMENTS.len()].replace("LINK", "eth0");
+    let name = format!("hostname: {HOSTNAME}");
+    (config.replace(&name, &format!("{name}\n    interfaces: {interfaces}")), interfaces)
+}
 
 #[test]
 #[ignore = "long run"]
@@ -247,12 +276,7 @@ fn an_unreachable_node_comes_back_by_itself() {
     let config = node.credentials().machine_config().unwrap();
     node.wait_services().unwrap();
     for round in 0..rounds(1, 30) {
-        let index = usize::try_from(round).unwrap();
-        let interfaces = UNREACHABLE[index % UNREACHABLE.len()].replace("LINK", "eth0");
-        let wrong = config.replace(
-            &format!("hostname: {HOSTNAME}"),
-            &format!("hostname: {HOSTNAME}\n    interfaces: {interfaces}"),
-        );
+        let (wrong, mistake) = mistake(&config, round);
         assert_ne!(wrong, config);
         // The third of each kind of change goes through a reboot.
         let mode = if round % 3 == 2 { Mode::Reboot } else { Mode::NoReboot };
@@ -260,12 +284,12 @@ fn an_unreachable_node_comes_back_by_itself() {
         let applied = if mode == Mode::Reboot {
             "machine config: taken from STATE"
         } else {
-            "without a reboot: machine.network"
+            "Applied configuration without a reboot: "
         };
         node.vm().expect(applied, BOOT_LIMIT * 2).unwrap();
         node.vm().expect("returned to the last confirmed configuration", BOOT_LIMIT * 2).unwrap();
-        node.answers(BOOT_LIMIT).unwrap_or_else(|error| panic!("round {round}, {interfaces}: {error:#}"));
-        assert_eq!(kept(&node), config, "round {round}, {interfaces}");
+        node.answers(BOOT_LIMIT).unwrap_or_else(|error| panic!("round {round}, {mistake}: {error:#}"));
+        assert_eq!(kept(&node), config, "round {round}, {mistake}");
         assert!(confirm(&node).is_err(), "something still waits for confirmation");
     }
 }

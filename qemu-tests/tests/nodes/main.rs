@@ -1,5 +1,5 @@
 //! Tests whose nodes are their own, in one program: the test harness then always has a next VM to start, however long
-//! the one beside it takes. Tests that share a node are in the files beside this folder.
+//! the one beside it takes. Tests that share a node are in the files beside this directory.
 //!
 //! One subject: `cargo test -p qemu-tests --test nodes upgrade::`.
 
