@@ -27,7 +27,7 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, value_delimiter = ',', value_name = "HOST[:PORT]")]
     pub(crate) endpoints: Vec<String>,
     /// Print as table, yaml or json [default: table]; for `get` also jsonpath={...}, for commands that write files the
-    /// file or folder
+    /// file or directory
     #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT")]
     pub(crate) output_word: Option<String>,
     /// What `output_word` means; set when the command is known

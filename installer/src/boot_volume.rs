@@ -98,7 +98,7 @@ pub fn file(
 #[cfg(feature = "image")]
 pub fn command_line(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<String>, Error> {
     // Behind a boot loader it has a name of its own; without one it lies where the firmware looks.
-    let newest = newest_uki(disk, disk_bytes)?.map(|name| format!("{}/{name}", entries::FOLDER));
+    let newest = newest_uki(disk, disk_bytes)?.map(|name| format!("{}/{name}", entries::DIRECTORY));
     for path in newest.into_iter().chain(Architecture::ALL.map(loader_path).map(str::to_owned)) {
         let Some(program) = file(disk, disk_bytes, &path, MAX_UKI_BYTES)? else { continue };
         let line = Image::parse(&program).ok().and_then(|program| program.section(".cmdline"));
@@ -113,7 +113,7 @@ pub fn command_line(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<St
 #[cfg(feature = "image")]
 fn newest_uki(disk: &mut impl ReadAt, disk_bytes: u64) -> Result<Option<String>, Error> {
     let Some(volume) = open(disk, disk_bytes)? else { return Ok(None) };
-    let files = match fat::Reader::open(volume).and_then(|mut reader| reader.list(entries::FOLDER)) {
+    let files = match fat::Reader::open(volume).and_then(|mut reader| reader.list(entries::DIRECTORY)) {
         Err(fat::Error::NotFound(_) | fat::Error::NotFat32) => return Ok(None),
         files => files?,
     };

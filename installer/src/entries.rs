@@ -10,7 +10,7 @@
 use std::fmt;
 
 /// Folder of the UKIs on the ESP.
-pub const FOLDER: &str = "EFI/Linux";
+pub const DIRECTORY: &str = "EFI/Linux";
 
 /// How often a new system is tried.
 pub const TRIES: u32 = 3;

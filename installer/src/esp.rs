@@ -10,7 +10,7 @@ use ondisk::fat::{self, Reader};
 
 use crate::boot_volume::MAX_UKI_BYTES;
 use crate::device::{BlockDevice, Part, apply};
-use crate::entries::{Entry, FOLDER};
+use crate::entries::{DIRECTORY, Entry};
 use crate::grub::{self, Counted};
 use crate::{Error, Progress, addon};
 
@@ -120,7 +120,7 @@ impl<'d, D: BlockDevice + ?Sized> Esp<'d, D> {
 
     /// The entries as their names alone have them.
     fn named(&mut self) -> Result<Vec<Entry>, Error> {
-        let files = Reader::open(&mut self.part)?.list(FOLDER)?;
+        let files = Reader::open(&mut self.part)?.list(DIRECTORY)?;
         Ok(files.iter().filter(|file| !file.is_dir).filter_map(|file| Entry::parse(&file.name)).collect())
     }
 
@@ -156,5 +156,5 @@ impl<'d, D: BlockDevice + ?Sized> Esp<'d, D> {
 }
 
 fn path(entry: Entry) -> String {
-    format!("{FOLDER}/{entry}")
+    format!("{DIRECTORY}/{entry}")
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{Owned, POLL_INTERVAL};
+use crate::wire::{self, MOST_FRAME_BYTES, SEND_LIMIT};
 use crate::{deadline, paths};
 
 /// The tap in the namespace.
@@ -23,10 +24,6 @@ pub const FIRST: &str = "bootindex=0";
 pub const MAC: &str = "52:54:00:77:00:01";
 /// A full segment of TCP with its headers.
 const FRAME_BYTES: u64 = 1514;
-/// The largest that comes over the wire: a segment that a card would cut.
-const MOST_FRAME_BYTES: usize = 64 << 10;
-/// Who does not take frames loses them.
-const SEND_LIMIT: Duration = Duration::from_secs(1);
 /// A namespace comes at once.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -120,7 +117,7 @@ impl Lan {
         let (here, there) = (self.socket("vm"), self.socket("wire"));
         [
             "-netdev".into(),
-            format!("dgram,id=lan,local.type=unix,local.path={here},remote.type=unix,remote.path={there}"),
+            wire::datagrams("lan", &here, &there),
             "-device".into(),
             format!("{model},netdev=lan,mac={MAC},bootindex=1"),
         ]
@@ -157,8 +154,8 @@ impl Lan {
         ["--target".into(), target, "--user".into(), "--net".into(), "--preserve-credentials".into()]
     }
 
-    fn socket(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+    fn socket(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     fn ip(&self, words: &str) -> Result<String> {
@@ -172,14 +169,11 @@ impl Lan {
     fn seat(&self) -> Result<Seat> {
         let socket = UnixDatagram::bind(self.socket("seat")).context("bind the seat at the wire")?;
         socket.set_write_timeout(Some(SEND_LIMIT)).context("limit what the seat waits for")?;
-        Ok(Seat { socket, wire: self.socket("wire-seat").into() })
+        Ok(Seat { socket, wire: self.socket("wire-seat") })
     }
 
     fn wire(&self, shared: bool) -> Result<Owned> {
-        let dgram = |id: &str, here: &str| {
-            let (here, there) = (self.socket(here), self.socket(id));
-            format!("dgram,id={id},local.type=unix,local.path={here},remote.type=unix,remote.path={there}")
-        };
+        let dgram = |id: &str, here: &str| wire::datagrams(id, &self.socket(here), &self.socket(id));
         let mut ends =
             vec![format!("tap,id=tap,ifname={INTERFACE},script=no,downscript=no"), dgram("vm", "wire")];
         if shared {

@@ -19,9 +19,9 @@ use crate::paths;
 /// A thread looks so often whether it is to end.
 const TURN: Duration = Duration::from_millis(20);
 /// Who does not take frames loses them.
-const SEND_LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const SEND_LIMIT: Duration = Duration::from_secs(1);
 /// The largest that comes over the wire: a segment that a card would cut.
-const MOST_FRAME_BYTES: usize = 64 << 10;
+pub(crate) const MOST_FRAME_BYTES: usize = 64 << 10;
 /// Copies that are kept; later ones are passed on only.
 const MOST_COPIES: usize = 100_000;
 /// Of a frame's bytes, enough for every head that a test reads.
@@ -111,8 +111,7 @@ impl Wire {
     /// QEMU's words for the card's side of an end, as the backend `id`.
     pub fn backend(&self, id: &str, end: usize) -> String {
         let (card, here) = (card(self.directory.path(), end), here(self.directory.path(), end));
-        let (card, here) = (card.display(), here.display());
-        format!("dgram,id={id},local.type=unix,local.path={card},remote.type=unix,remote.path={here}")
+        datagrams(id, &card, &here)
     }
 
     /// Forgets the frames that passed so far.
@@ -142,6 +141,12 @@ impl Drop for Wire {
             let _ = thread.join();
         }
     }
+}
+
+/// QEMU's words for a backend that sends each frame as a datagram from one socket to another.
+pub(crate) fn datagrams(id: &str, from: &Path, to: &Path) -> String {
+    let (from, to) = (from.display(), to.display());
+    format!("dgram,id={id},local.type=unix,local.path={from},remote.type=unix,remote.path={to}")
 }
 
 /// The wire's socket at an end.

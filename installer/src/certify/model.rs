@@ -17,7 +17,7 @@ use ondisk::{Digest, ReadAt as _};
 use super::Numbers;
 use super::payload;
 use crate::device::{BlockDevice as _, Memory, Part};
-use crate::entries::{Entry, FOLDER, chosen};
+use crate::entries::{DIRECTORY, Entry, chosen};
 use crate::esp::Esp;
 use crate::grub;
 use crate::upgrade::{NewSystem, Slot};
@@ -183,7 +183,7 @@ pub(super) fn esp_is_sound(disk: &mut Memory) -> Result<(), String> {
     }
     // Nothing is written: these are the steps that would be.
     let next = Reader::open(Part::new(disk, start, length))
-        .and_then(|mut reader| reader.add(&format!("{FOLDER}/billet-999999.efi"), b"next").map(drop));
+        .and_then(|mut reader| reader.add(&format!("{DIRECTORY}/billet-999999.efi"), b"next").map(drop));
     next.map_err(|error| format!("the ESP cannot be changed any more: {error}"))
 }
 

@@ -11,7 +11,7 @@ use ondisk::{Step, fat, meta};
 use super::model::{self, System, place};
 use super::{Fault, Numbers, bios};
 use crate::device::{BlockDevice, Memory, Part, apply};
-use crate::entries::{Entry, FOLDER};
+use crate::entries::{DIRECTORY, Entry};
 use crate::esp::Esp;
 use crate::grub::Parts;
 use crate::install::{self, Identity, Spec};
@@ -258,7 +258,7 @@ impl Node {
         let mut others = Vec::new();
         for number in 0..count {
             let long = "x".repeat(usize::try_from(numbers.below(40))?);
-            let path = format!("{FOLDER}/other-{number}{long}.conf");
+            let path = format!("{DIRECTORY}/other-{number}{long}.conf");
             let length = usize::try_from(1 + numbers.below(3000))?;
             let content = vec![b'o'; length];
             self.change_esp(|esp| esp.add(&path, &content))?;

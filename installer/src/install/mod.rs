@@ -17,7 +17,7 @@ use ondisk::gpt::{Geometry, Guid, Table, lay_out, types};
 use ondisk::{Digest, Extent, fat};
 
 use crate::device::{BlockDevice, DeviceError, Part, apply as put};
-use crate::entries::{Entry, FOLDER};
+use crate::entries::{DIRECTORY, Entry};
 use crate::esp::Esp;
 use crate::grub;
 use crate::layout::{BIOS_BYTES, EFI_BYTES, META_BYTES, ROOT_BYTES, STATE_BYTES, partition};
@@ -309,7 +309,7 @@ fn write_esp(
     };
     // The first system is not on trial: there is no other.
     let first = Entry { generation: 1, trial: None };
-    let (path, uki) = (format!("{FOLDER}/{first}"), spec.system.uki);
+    let (path, uki) = (format!("{DIRECTORY}/{first}"), spec.system.uki);
     let mut files = spec.loader.to_vec();
     files.push(fat::File { path: &path, content: uki });
     let grub = spec.grub.map(|_| grub::Files::new(first, uki)).transpose()?;

@@ -8,7 +8,7 @@ use super::tests::{VARIANT, upgrade};
 use super::*;
 use crate::certify::{Judge, Node, System};
 use crate::device::{DeviceError, Memory, apply};
-use crate::entries::FOLDER;
+use crate::entries::DIRECTORY;
 
 /// A disk whose write or flush number `good` and all later ones fail, as on a bad sector or a disk that became read-only;
 /// of the write that fails only the first sector arrives.
@@ -123,7 +123,7 @@ fn a_full_esp_is_said_and_the_old_system_starts() {
     let free = {
         let mut reader = fat::Reader::open(Part::new(&mut node.disk, efi.start, length)).unwrap();
         let all = vec![0; usize::try_from(length).unwrap()];
-        match reader.add(&format!("{FOLDER}/large"), &all) {
+        match reader.add(&format!("{DIRECTORY}/large"), &all) {
             Err(fat::Error::Full(free)) => free,
             other => panic!("{other:?}"),
         }
@@ -131,7 +131,7 @@ fn a_full_esp_is_said_and_the_old_system_starts() {
     let most = vec![0; usize::try_from(free).unwrap() - new.uki.len() / 2];
     let steps = {
         let mut reader = fat::Reader::open(Part::new(&mut node.disk, efi.start, length)).unwrap();
-        reader.add(&format!("{FOLDER}/large"), &most).unwrap()
+        reader.add(&format!("{DIRECTORY}/large"), &most).unwrap()
     };
     apply(&mut node.disk, efi.start, &steps).unwrap();
     let mut disk = node.disk.clone();
@@ -140,7 +140,7 @@ fn a_full_esp_is_said_and_the_old_system_starts() {
     assert_eq!(Judge::new(&[&old, &new]).start(&mut disk).unwrap().version, "v1");
     // Once there is room it goes through.
     let mut part = Part::new(&mut disk, efi.start, length);
-    let steps = fat::Reader::open(&mut part).unwrap().remove(&format!("{FOLDER}/large")).unwrap();
+    let steps = fat::Reader::open(&mut part).unwrap().remove(&format!("{DIRECTORY}/large")).unwrap();
     apply(&mut part, 0, &steps).unwrap();
     upgrade(&mut disk, &node.table, node.running, &new).unwrap();
     assert_eq!(Judge::new(&[&old, &new]).start(&mut disk).unwrap().version, "v2");

@@ -24,7 +24,7 @@ const FLAG_SEPARATOR: &str = "\u{1f}";
 const COVERAGE: [&str; 2] = ["-Cpasses=sancov-module", "-Cllvm-args=-sanitizer-coverage-level=3"];
 
 /// Directories where AFL++ keeps its runtime, after `AFL_PATH`.
-const AFL_FOLDERS: [&str; 3] = ["/usr/lib/afl", "/usr/local/lib/afl", "/usr/lib/x86_64-linux-gnu/afl"];
+const AFL_DIRECTORIES: [&str; 3] = ["/usr/lib/afl", "/usr/local/lib/afl", "/usr/lib/x86_64-linux-gnu/afl"];
 
 /// What makes the inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -72,7 +72,7 @@ pub(super) fn chosen(wanted: Option<Engine>, one_target: bool) -> Result<Engine>
         Some(Engine::Afl) if !afl => {
             anyhow::bail!(
                 "AFL++ is not installed (afl-fuzz in PATH, afl-compiler-rt.o in {})",
-                AFL_FOLDERS[0]
+                AFL_DIRECTORIES[0]
             )
         }
         Some(engine) => engine,
@@ -90,7 +90,7 @@ pub(super) fn chosen(wanted: Option<Engine>, one_target: bool) -> Result<Engine>
 fn afl_runtime() -> Option<PathBuf> {
     let given = std::env::var_os("AFL_PATH").map(PathBuf::from);
     let directories =
-        given.into_iter().chain(AFL_FOLDERS.iter().map(|directory| Path::new(directory).to_owned()));
+        given.into_iter().chain(AFL_DIRECTORIES.iter().map(|directory| Path::new(directory).to_owned()));
     directories.map(|directory| directory.join("afl-compiler-rt.o")).find(|file| file.is_file())
 }
 
