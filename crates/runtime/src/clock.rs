@@ -19,6 +19,11 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
+/// A moment in whole seconds of UTC (RFC 3339).
+pub fn text(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Nanoseconds since 1970; what is beyond 64 bits is the end of them.
 pub fn unix_ns() -> i64 {
     i64::try_from(now().as_nanosecond()).unwrap_or(i64::MAX)
@@ -52,6 +57,11 @@ mod tests {
     fn a_stamp_of_now_is_about_now() {
         let stamp = at_boot_us(boottime_ns() / 1000);
         assert!((now().as_millisecond() - stamp.as_millisecond()).abs() < 5_000);
+    }
+
+    #[test]
+    fn a_moment_is_written_in_whole_seconds() {
+        assert_eq!(text(Timestamp::new(1_796_000_403, 999).unwrap()), "2026-11-30T00:20:03Z");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use api::pki::CertificateFacts;
 use jiff::Timestamp;
 use kubernetes_node::certificate_list::{self, Listed, Renewal, Renewed};
+use runtime::clock;
 use runtime::store::{CERTIFICATE_STATUS, Spec};
 use serde_json::json;
 
@@ -82,7 +83,7 @@ fn spec(listed: &Listed, now: SystemTime) -> Spec {
 
 /// RFC 3339, in seconds. Empty where no calendar has it.
 fn time(at: SystemTime) -> String {
-    Timestamp::try_from(at).map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default()
+    Timestamp::try_from(at).map(clock::text).unwrap_or_default()
 }
 
 /// What to say of certificates that end soon, or have ended.

@@ -77,7 +77,32 @@ impl Console {
 
 #[cfg(test)]
 mod tests {
+    use runtime::store::NetworkStatus;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_without_a_network_says_why_after_its_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = Runtime::detached(directory.path().to_owned());
+        let log = || std::fs::read_to_string(directory.path().join("log/machined.log")).unwrap_or_default();
+        let put = |reasons: &[&str]| {
+            let reasons = reasons.iter().map(|reason| (*reason).to_owned()).collect();
+            let status = NetworkStatus { reasons, ..NetworkStatus::default() };
+            let spec = Spec::Addressing(Addressing::Status(status));
+            runtime.store.put(NETWORK_STATUS.writer, &NETWORK_STATUS, "status", spec).unwrap();
+        };
+        let _follow = crate::network::Owned(tokio::spawn(follow(runtime.clone())).abort_handle());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        put(&["eth0: no carrier"]);
+        tokio::time::sleep(PATIENCE - Duration::from_secs(2)).await;
+        assert!(!log().contains("network: "), "{}", log());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(log().contains(" network: eth0: no carrier\n"), "{}", log());
+        put(&[]);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(log().contains(" network: there is an address"), "{}", log());
+    }
 
     #[test]
     fn what_stays_away_is_said_once_and_again_when_it_changes() {

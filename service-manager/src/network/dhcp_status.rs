@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use runtime::Runtime;
 use runtime::store::{DHCP_STATUS, Spec};
+use runtime::{Runtime, clock};
 use serde::{Deserialize, Serialize};
 
 /// How far a client is.
@@ -105,7 +105,7 @@ impl Drop for DhcpStatus {
 }
 
 fn now() -> String {
-    runtime::clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    clock::text(clock::now())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! Owns: asking. The kernel asks by ARP or neighbour discovery and knows what came; here it is only told to.
 //! Does not: send packets itself; know what is behind a gateway.
-//! Fails by: a gateway that is neither silent nor answers, and one line a reason.
+//! Fails by: one line a reason, while what was known before stays.
 //! Source: rtnetlink(7); NTF_USE of include/uapi/linux/neighbour.h.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +19,8 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use rtnetlink::Handle;
-use runtime::Runtime;
 use runtime::store::{GATEWAY_STATUS, LINK_STATUS, ROUTE_STATUS, Spec, Store};
+use runtime::{Runtime, clock};
 use serde::{Deserialize, Serialize};
 
 use super::owned::Owned;
@@ -75,14 +75,21 @@ pub(super) async fn follow(runtime: Arc<Runtime>) {
     loop {
         let wanted = gateways(&runtime.store);
         let found = neighbours(&handle, &wanted).await;
-        let fault = found.as_ref().err().map(ToString::to_string).unwrap_or_default();
-        if fault != said && !fault.is_empty() {
-            runtime.journal.warn(&format!("networkd: list neighbours: {fault}"));
+        match found {
+            Ok(found) => {
+                said.clear();
+                known = judge(&known, &wanted, &found, &clock::text(clock::now()));
+                publish(&runtime, &known);
+            }
+            // What was known before is shown until the kernel answers.
+            Err(error) => {
+                let fault = error.to_string();
+                if fault != said {
+                    runtime.journal.warn(&format!("networkd: list neighbours: {fault}"));
+                }
+                said = fault;
+            }
         }
-        said = fault;
-        let now = runtime::clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        known = judge(&known, &wanted, &found.unwrap_or_default(), &now);
-        publish(&runtime, &known);
         for (_, index, address) in &wanted {
             // A link that went down meanwhile has no neighbours.
             let ask = handle.neighbours().add(*index, *address).state(NeighbourState::None);
