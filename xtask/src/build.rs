@@ -16,8 +16,9 @@ mod own_kernel;
 mod sizes;
 
 use std::path::{Path, PathBuf};
+use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use installer::kernel::Given;
 use installer::layer::Spec;
 use ondisk::manifest::Layer;
@@ -184,27 +185,53 @@ pub(crate) fn build_hardened(freshness: Freshness) -> Result<Artefacts> {
     make(&Order { architecture, kernel: kernel.as_ref(), purpose, freshness, directory })
 }
 
+/// Our programs but init.
+struct Compiled {
+    machined: PathBuf,
+    agent: Option<PathBuf>,
+    billetctl: PathBuf,
+}
+
+fn compile(purpose: Purpose, toolchain: &Toolchain) -> Result<Compiled> {
+    Ok(match purpose {
+        Purpose::Release | Purpose::Tests => Compiled {
+            machined: programs::compile(&programs::MACHINED, toolchain)?,
+            agent: Some(programs::compile(&programs::TEST_AGENT, toolchain)?),
+            billetctl: match purpose {
+                Purpose::Release => programs::compile(&programs::BILLETCTL, toolchain)?,
+                _ => programs::dev_billetctl()?,
+            },
+        },
+        Purpose::Development => Compiled {
+            machined: programs::dev_machined()?,
+            agent: None,
+            billetctl: programs::dev(&programs::BILLETCTL)?,
+        },
+    })
+}
+
+fn compile_init(toolchain: &Toolchain) -> Result<PathBuf> {
+    let init = programs::compile(&programs::INIT, toolchain)?;
+    programs::check_init(&init).map(|()| init)
+}
+
 fn make(order: &Order<'_>) -> Result<Artefacts> {
     let &Order { architecture, kernel, purpose, freshness, ref directory } = order;
     let output = Output::open(directory)?;
     let cache = Cache::open(&place::cache()?)?;
     let toolchain = Toolchain::find(&cache, freshness, architecture)?;
-    let init = programs::compile(&programs::INIT, &toolchain)?;
-    programs::check_init(&init)?;
-    let machined = match purpose {
-        Purpose::Release | Purpose::Tests => programs::compile(&programs::MACHINED, &toolchain)?,
-        Purpose::Development => programs::dev_machined()?,
-    };
-    let agent = match purpose {
-        Purpose::Release | Purpose::Tests => Some(programs::compile(&programs::TEST_AGENT, &toolchain)?),
-        Purpose::Development => None,
-    };
-    let billetctl = match purpose {
-        Purpose::Release => programs::compile(&programs::BILLETCTL, &toolchain)?,
-        Purpose::Tests => programs::dev_billetctl()?,
-        Purpose::Development => programs::dev(&programs::BILLETCTL)?,
-    };
-    let materials = Materials::gather(&cache, freshness, architecture)?;
+    // init is linked on one core for half a minute, and its profile has a directory of its own, with a lock of its own.
+    let (init, compiled, materials) = thread::scope(|scope| -> Result<_> {
+        let init = scope.spawn(|| compile_init(&toolchain));
+        let compiled = compile(purpose, &toolchain)?;
+        let materials = Materials::gather(&cache, freshness, architecture)?;
+        Ok((
+            init.join().map_err(|_| anyhow!("the thread that compiles init panicked"))??,
+            compiled,
+            materials,
+        ))
+    })?;
+    let Compiled { machined, agent, billetctl } = compiled;
     let sets = kernel::ModuleSets::read(PROFILE, architecture)?;
     let store = LayerStore::open(&cache, &output)?;
     let boot = boot::parts(&cache, &materials, &sets, &init, architecture)?;
