@@ -17,6 +17,7 @@ mod hostile;
 mod image;
 mod install;
 mod klog;
+mod kubeadm;
 mod kubernetes;
 mod luks;
 mod measure;

@@ -18,6 +18,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use installer::tree::Tree;
 use oci::archive::{NewImage, write_runnable};
 
 use crate::cache::{Cache, KeyBuilder};
@@ -53,6 +54,11 @@ impl Made {
 /// The file that is every program of Kubernetes: `FILE kubectl …`.
 pub(crate) fn kubernetes(cache: &Cache, freshness: Freshness, release: &'static Release) -> Result<PathBuf> {
     LayerBuilder::open(cache, freshness, release)?.kubernetes_program()
+}
+
+/// The files of a kubelet's image, which are those of every other program of Kubernetes too.
+pub(crate) fn kubelet_files(cache: &Cache, freshness: Freshness, release: &'static Release) -> Result<Tree> {
+    LayerBuilder::open(cache, freshness, release)?.with_tools()
 }
 
 /// A server of buckets, for tests that put snapshots to one. It wants the newest Go.

@@ -156,13 +156,25 @@ impl<'a> LayerBuilder<'a> {
         }
     }
 
+    /// Kubernetes beside the tools that it calls.
+    pub(super) fn with_tools(&mut self) -> Result<Tree> {
+        let mut files = self.tools()?;
+        self.add_kubernetes(&mut files)?;
+        Ok(files)
+    }
+
     fn kubernetes(&mut self) -> Result<Tree> {
         let mut files = Tree::new();
+        self.add_kubernetes(&mut files)?;
+        Ok(files)
+    }
+
+    fn add_kubernetes(&mut self, files: &mut Tree) -> Result<()> {
         files.file(&format!("{PROGRAMS}/{KUBERNETES}"), 0o755, self.kubernetes_program()?)?;
         for name in NAMES {
             files.symlink(&format!("{PROGRAMS}/{name}"), KUBERNETES)?;
         }
-        Ok(files)
+        Ok(())
     }
 
     /// The server, and the tool that makes its data directory of a snapshot.
