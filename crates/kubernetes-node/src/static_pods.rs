@@ -16,6 +16,8 @@ use kubernetes::pod::Rendered;
 use kubernetes::{Cluster, File, Node, Owner, api_server, controller_manager, paths, scheduler, static_pods};
 use ondisk::Digest;
 use runtime::beneath;
+use rustix::fs::Access;
+use rustix::io::Errno;
 use serde_json::Value;
 
 use crate::certificates::{self, Current, Part};
@@ -76,6 +78,9 @@ impl KubernetesNode {
     /// Looks once; answers when to look again.
     async fn look_at_static_pods(&self, memory: &mut Memory) -> Result<Duration, Error> {
         let Some(config) = self.runtime.config() else { return Ok(LONG_PERIOD) };
+        if is_read_only(&self.runtime.root) {
+            return Ok(SHORT_PERIOD);
+        }
         let cluster = Cluster::new(&config)?;
         let mut pods: Pods = static_pods::configured(&cluster)?.into_iter().collect();
         if !cluster.is_control_plane() {
@@ -215,6 +220,12 @@ impl KubernetesNode {
         memory.written.extend(manifests.clone());
         Ok(())
     }
+}
+
+/// Whether manifests lie in the image still: what makes their directory writable lies on /var, which is mounted during the boot.
+fn is_read_only(root: &Path) -> bool {
+    let directory = root.join(paths::MANIFESTS.trim_start_matches('/'));
+    rustix::fs::access(directory, Access::WRITE_OK) == Err(Errno::ROFS)
 }
 
 /// What the programs are given besides their arguments.

@@ -7,17 +7,19 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::client::{self, Access, ENDPOINT, MEMBER_DEADLINE, QUORUM_DEADLINE};
-use super::member::{Health, Member};
+use super::member::{Health, Member, hex};
+use super::members::{Alarm, AlarmKind};
 use crate::KubernetesNode;
 
 impl KubernetesNode {
-    /// Whether every member answers, and lists the same members as this node's.
+    /// Whether there is no alarm, every member answers, and each lists the same members as this node's.
     ///
     /// # Errors
     /// What keeps it from that.
     pub async fn etcd_is_consistent(&self) -> Result<(), String> {
         let access = Access::read(&self.runtime.root).map_err(|error| error.to_string())?;
         let members = self.listed(&access).await?;
+        no_alarm(&members, &self.etcd_alarms().await.map_err(|error| error.to_string())?)?;
         all_answer(&client::health(&access, &members).await)?;
         for member in &members {
             same(&members, member, &list_of(&access, member).await?)?;
@@ -55,6 +57,22 @@ async fn list_of(access: &Access, member: &Member) -> Result<Vec<Member>, String
         }
     }
     Err(last)
+}
+
+/// The first alarm, with what ends it.
+fn no_alarm(members: &[Member], alarms: &[Alarm]) -> Result<(), String> {
+    let Some(alarm) = alarms.iter().find(|alarm| alarm.kind != AlarmKind::None) else { return Ok(()) };
+    let member = members.iter().find(|member| member.id == alarm.member);
+    let title = member.map_or_else(|| hex(alarm.member), Member::title);
+    Err(match alarm.kind {
+        AlarmKind::Corrupt => format!(
+            "the data of member {title} differs from the others' (alarm CORRUPT): reset that node, so that it joins anew"
+        ),
+        _ => format!(
+            "the database of member {title} is full (alarm NOSPACE), and etcd refuses writes: remove objects, give the room back \
+             (`etcd defrag` on each control plane node), then `etcd alarm disarm`"
+        ),
+    })
 }
 
 fn all_answer(all: &[Health]) -> Result<(), String> {
@@ -120,6 +138,20 @@ mod tests {
 
     fn three() -> Vec<Member> {
         vec![member(1, "10.0.0.3"), member(2, "10.0.0.4"), member(3, "[fd00::5]")]
+    }
+
+    #[test]
+    fn an_alarm_is_told_with_what_ends_it() {
+        let alarm = |member, kind| Alarm { member, kind };
+        assert_eq!(no_alarm(&three(), &[]), Ok(()));
+        let told = no_alarm(&three(), &[alarm(2, AlarmKind::NoSpace)]).unwrap_err();
+        assert_eq!(
+            told,
+            "the database of member cp-2 is full (alarm NOSPACE), and etcd refuses writes: remove objects, give the room back (`etcd \
+             defrag` on each control plane node), then `etcd alarm disarm`"
+        );
+        let told = no_alarm(&three(), &[alarm(0xab, AlarmKind::Corrupt)]).unwrap_err();
+        assert!(told.starts_with("the data of member 00000000000000ab differs"), "{told}");
     }
 
     #[test]

@@ -9,7 +9,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, DowngradeOptions, SnapshotStreaming};
+use etcd_client::{
+    AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DowngradeOptions, SnapshotStreaming,
+};
 
 use super::client::{self, Access, ENDPOINT, Listed, QUORUM_DEADLINE, refused};
 use super::election;
@@ -19,6 +21,10 @@ use super::record::{self, Record, Stage};
 use super::state::{ID, is_member};
 use crate::{Error, KubernetesNode};
 
+/// In a member's errors, while etcd refuses writes.
+const NO_SPACE: &str = "NOSPACE";
+/// etcd's words where what is to go has gone.
+const COMPACTED: &str = "required revision has been compacted";
 /// For etcd to end.
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 /// Rewriting a database of some gigabytes on a slow disk.
@@ -329,11 +335,35 @@ impl KubernetesNode {
 
     /// Rewrites the database of this node's member without what is no longer used. The member does not answer meanwhile.
     ///
+    /// While there is no space, what objects were before goes first. The API server removes that otherwise, but notes it with a
+    /// write, which etcd refuses then, so that the room of removed objects would never be free.
+    ///
     /// # Errors
     /// [`Error::Etcd`], [`Error::File`].
     pub async fn defragment_etcd(&self) -> Result<(), Error> {
         let mut own = client::connect(&self.runtime.root, Some(DEFRAGMENT_DEADLINE)).await?;
+        // The member itself: alarms are told by a quorum, which there may be none of.
+        let status = own.status().await.map_err(refused(ENDPOINT))?;
+        if status.errors().iter().any(|error| error.contains(NO_SPACE)) {
+            let now = status.header().map(etcd_client::ResponseHeader::revision).unwrap_or_default();
+            self.forget_the_past(&mut own, now).await?;
+        }
         own.defragment().await.map(drop).map_err(refused(ENDPOINT))
+    }
+
+    /// Has etcd keep only what every object is at this revision.
+    async fn forget_the_past(&self, own: &mut Client, now: i64) -> Result<(), Error> {
+        // Physical: it answers when the room is free in the file.
+        match own.compact(now, Some(CompactionOptions::new().with_physical())).await {
+            Ok(_) => self
+                .runtime
+                .journal
+                .say(&format!("etcd: no space: what was before revision {now} is removed")),
+            // For another member, a moment ago.
+            Err(error) if error.to_string().contains(COMPACTED) => {}
+            Err(error) => return Err(refused(ENDPOINT)(error)),
+        }
+        Ok(())
     }
 
     /// The database of this node's member as a stream: what `etcdctl snapshot save` writes, its digest at the end.
