@@ -1,4 +1,4 @@
-//! What apid and trustd must know, and how they get it: a unix socket of their own.
+//! The certificates of this node's API, and who gets them: apid and trustd, each over a unix socket of its own.
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
@@ -6,13 +6,12 @@
 //! | accept loop, one a program | connections | one sender task each | with machined |
 //! | sender, one a connection | new material | frames; reads one byte when the program serves with it | with its peer |
 //!
-//! Owns: the certificates of this node's API.
-//! Does not: let anyone but the program's own user (or root) read: the socket's peer credentials are checked.
-//! Frame: length (u32, little endian), then JSON. Answer: the byte `k`.
+//! Owns: when they are issued, and of what.
+//! Does not: know how they cross the socket ([`crate::material`] does), or let anyone but the program's own user (or root)
+//! read: the socket's peer credentials are checked.
 
 pub(crate) mod certificates;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,102 +19,23 @@ use api::pki::{Authority, CertificateFacts, LEAF_LIFETIME, Leaf, Lifetime, Usage
 use config::{Config, Secret};
 use runtime::listeners::ListenError;
 use runtime::store::{API_CERTIFICATE, DHCP_LEASE, MEMBER, Spec, Store};
-use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
-use zeroize::Zeroizing;
 
-use crate::configuration::locked::Maintenance;
-use crate::controllers::reaches_others;
+use crate::locked::Maintenance;
+use crate::material::{self, ForwardMaterial, Material, TrustMaterial, reaches_others};
 use crate::node::Node;
-use crate::{apid, configuration, members, trust_request, trustd};
+use crate::programs::Program;
+use crate::{configuration, members, trust_request};
 
 /// Without any lease for this long the API is declared ready on loopback alone.
 const FIRST_LEASE_DEADLINE: Duration = Duration::from_secs(15);
-/// Longest material: a few certificates.
-const MAX_FRAME_BYTES: u32 = 256 * 1024;
 /// How long a program may take to serve with new material.
 const ACKNOWLEDGE_DEADLINE: Duration = Duration::from_secs(10);
 /// Between attempts after a failed issue.
 const ISSUE_RETRY: Duration = Duration::from_secs(10);
-/// Between attempts of a program to reach machined.
-const CONNECT_RETRY: Duration = Duration::from_millis(100);
-
-/// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The API's front end.
-    Apid,
-    /// The signer of node certificates.
-    Trustd,
-}
-
-impl Role {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Apid => "apid",
-            Self::Trustd => "trustd",
-        }
-    }
-
-    fn user(self) -> u32 {
-        match self {
-            Self::Apid => apid::USER,
-            Self::Trustd => trustd::USER,
-        }
-    }
-
-    /// The socket of this program.
-    pub fn socket(self) -> &'static Path {
-        Path::new(match self {
-            Self::Apid => "/system/run/machined/apid.sock",
-            Self::Trustd => "/system/run/machined/trustd.sock",
-        })
-    }
-}
-
-/// Everything a program serves with.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct Material {
-    /// PEM of the CA whose clients are let in.
-    pub authority: String,
-    /// PEM of the server certificate.
-    pub certificate: String,
-    /// PEM of its key.
-    pub key: Secret,
-    /// Addresses and names of this node.
-    pub names: Vec<String>,
-    /// With which apid asks other nodes; only a node with the CA's key has it.
-    #[serde(default)]
-    pub forwarding: Option<ForwardMaterial>,
-    /// For trustd only.
-    pub trust: Option<TrustMaterial>,
-    /// The node has no config in force: everybody may connect, and almost nothing is allowed.
-    #[serde(default)]
-    pub maintenance: Maintenance,
-}
-
-/// A client certificate whose role says that apid speaks for the clients it names.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct ForwardMaterial {
-    /// PEM of the certificate.
-    pub certificate: String,
-    /// PEM of its key.
-    pub key: Secret,
-}
-
-/// What trustd needs besides.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct TrustMaterial {
-    /// PEM of the CA's key.
-    pub authority_key: Secret,
-    /// The secret that nodes show.
-    pub token: Secret,
-    /// Addresses that control planes share, and addresses and names of each one that the cluster has: no certificate that is
-    /// asked for has them.
-    pub reserved: Vec<String>,
-}
+/// Between attempts to take a connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 type Slot = watch::Sender<Option<Arc<Material>>>;
 
@@ -134,10 +54,10 @@ impl Default for Materials {
 }
 
 impl Materials {
-    fn slot(&self, role: Role) -> &Slot {
-        match role {
-            Role::Apid => &self.apid,
-            Role::Trustd => &self.trustd,
+    fn slot(&self, program: Program) -> &Slot {
+        match program {
+            Program::Apid => &self.apid,
+            Program::Trustd => &self.trustd,
         }
     }
 
@@ -153,52 +73,52 @@ impl Materials {
 }
 
 /// Opens a program's socket and serves it.
-pub fn open(node: &Arc<Node>, role: Role) -> Result<(), ListenError> {
-    let socket = node.runtime.listeners.unix(role.name(), role.socket(), role.user())?;
-    let listen = |e| ListenError::Unix(role.socket().display().to_string(), e);
+pub(crate) fn open(node: &Arc<Node>, program: Program) -> Result<(), ListenError> {
+    let socket = node.runtime.listeners.unix(program.name(), program.socket(), program.user())?;
+    let listen = |e| ListenError::Unix(program.socket().display().to_string(), e);
     socket.set_nonblocking(true).map_err(listen)?;
     let listener = UnixListener::from_std(socket).map_err(listen)?;
-    let (name, about) = match role {
-        Role::Apid => ("apid-material", "gives apid its certificate and what it trusts"),
-        Role::Trustd => ("trustd-material", "gives trustd its certificate and what it trusts"),
+    let (name, about) = match program {
+        Program::Apid => ("apid-material", "gives apid its certificate and what it trusts"),
+        Program::Trustd => ("trustd-material", "gives trustd its certificate and what it trusts"),
     };
-    node.runtime.start_task(name, about, accept(node.clone(), role, listener));
+    node.runtime.start_task(name, about, accept(node.clone(), program, listener));
     Ok(())
 }
 
-async fn accept(node: Arc<Node>, role: Role, listener: UnixListener) {
+async fn accept(node: Arc<Node>, program: Program, listener: UnixListener) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                node.runtime.journal.warn(&format!("accept on {}: {error}", role.socket().display()));
-                tokio::time::sleep(CONNECT_RETRY).await;
+                node.runtime.journal.warn(&format!("accept on {}: {error}", program.socket().display()));
+                tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             }
         };
         let user = stream.peer_cred().map(|peer| peer.uid());
         match user {
-            Ok(user) if user == role.user() || user == 0 => {
-                tokio::spawn(send_all(node.clone(), role, stream));
+            Ok(user) if user == program.user() || user == 0 => {
+                tokio::spawn(send_all(node.clone(), program, stream));
             }
             Ok(user) => {
-                node.runtime.journal.warn(&format!("refused user {user} on the socket of {}", role.name()))
+                node.runtime.journal.warn(&format!("refused user {user} on the socket of {}", program.name()))
             }
-            Err(error) => node.runtime.journal.warn(&format!("read the peer of {}: {error}", role.name())),
+            Err(error) => node.runtime.journal.warn(&format!("read the peer of {}: {error}", program.name())),
         }
     }
 }
 
-async fn send_all(node: Arc<Node>, role: Role, mut stream: UnixStream) {
-    let mut news = node.materials.slot(role).subscribe();
+async fn send_all(node: Arc<Node>, program: Program, mut stream: UnixStream) {
+    let mut news = node.materials.slot(program).subscribe();
     loop {
         let material = news.borrow_and_update().clone();
         if let Some(material) = material {
-            match tokio::time::timeout(ACKNOWLEDGE_DEADLINE, send(&mut stream, &material)).await {
-                Ok(Ok(())) if role == Role::Apid && material.maintenance != Maintenance::No => {
+            match tokio::time::timeout(ACKNOWLEDGE_DEADLINE, material::send(&mut stream, &material)).await {
+                Ok(Ok(())) if program == Program::Apid && material.maintenance != Maintenance::No => {
                     configuration::maintenance::announce(&node, &material);
                 }
-                Ok(Ok(())) if role == Role::Apid => note_serving(&node, &material),
+                Ok(Ok(())) if program == Program::Apid => note_serving(&node, &material),
                 Ok(Ok(())) => {}
                 // The program is gone; its next process asks again.
                 Ok(Err(_)) => return,
@@ -206,7 +126,7 @@ async fn send_all(node: Arc<Node>, role: Role, mut stream: UnixStream) {
                     let seconds = ACKNOWLEDGE_DEADLINE.as_secs();
                     let text = format!(
                         "{} does not serve after {seconds} s (deadline new certificate)",
-                        role.name()
+                        program.name()
                     );
                     return node.runtime.journal.warn(&text);
                 }
@@ -216,14 +136,6 @@ async fn send_all(node: Arc<Node>, role: Role, mut stream: UnixStream) {
             return;
         }
     }
-}
-
-async fn send(stream: &mut UnixStream, material: &Material) -> std::io::Result<()> {
-    let body = Zeroizing::new(serde_json::to_vec(material)?);
-    let length = u32::try_from(body.len()).map_err(std::io::Error::other)?;
-    stream.write_all(&length.to_le_bytes()).await?;
-    stream.write_all(&body).await?;
-    stream.read_u8().await.map(drop)
 }
 
 fn note_serving(node: &Node, material: &Material) {
@@ -244,7 +156,7 @@ pub fn announce(node: &Node) {
         first
     });
     if first {
-        node.runtime.journal.say(&format!("API ready on :{}", apid::PORT));
+        node.runtime.journal.say(&format!("API ready on :{}", Program::Apid.port()));
     }
 }
 
@@ -335,19 +247,23 @@ async fn try_issue(node: &Node) -> Result<Option<Duration>, String> {
     let facts = CertificateFacts::from_pem("the API's certificate", &material.certificate);
     let remaining = facts.map_err(|e| e.to_string())?.remaining().unwrap_or(ISSUE_RETRY);
     if let Some(trust) = trust_material(&config, &node.runtime.store) {
-        hand_out(node, Role::Trustd, Material { trust: Some(trust), forwarding: None, ..material.clone() });
+        hand_out(
+            node,
+            Program::Trustd,
+            Material { trust: Some(trust), forwarding: None, ..material.clone() },
+        );
     }
-    hand_out(node, Role::Apid, material);
+    hand_out(node, Program::Apid, material);
     Ok(Some(remaining))
 }
 
 /// Gives a program what it serves with. Another authority means a new process: what the old one let in must go.
-fn hand_out(node: &Node, role: Role, material: Material) {
-    let slot = node.materials.slot(role);
+fn hand_out(node: &Node, program: Program, material: Material) {
+    let slot = node.materials.slot(program);
     let other = slot.borrow().as_ref().is_some_and(|old| old.authority != material.authority);
     if other {
         // Before the program sees it: one that ends by itself is started again only after a pause.
-        node.runtime.services.restart(role.name());
+        node.runtime.services.restart(program.name());
     }
     slot.send_replace(Some(Arc::new(material)));
 }
@@ -358,7 +274,7 @@ fn issue_for_maintenance(node: &Node, names: &[String]) -> Result<(), String> {
     if kind == Maintenance::No {
         return Ok(());
     }
-    let slot = node.materials.slot(Role::Apid);
+    let slot = node.materials.slot(Program::Apid);
     let before = slot.borrow().clone();
     let material = match before {
         Some(before) if before.maintenance == kind => return Ok(()),
@@ -418,12 +334,6 @@ fn with_accepted(node: &Node, config: &Config, mut material: Material) -> Materi
     material
 }
 
-/// The first certificate of a bundle: the CA that signs.
-pub(crate) fn first_certificate(bundle: &str) -> &str {
-    const END: &str = "-----END CERTIFICATE-----";
-    bundle.find(END).map_or(bundle, |at| &bundle[..at + END.len()])
-}
-
 fn trust_material(config: &Config, store: &Store) -> Option<TrustMaterial> {
     let authority_key = config.machine.ca.key()?.clone();
     Some(TrustMaterial {
@@ -455,71 +365,10 @@ fn reserve_anew(node: &Node) {
     });
 }
 
-/// The program's end of the socket.
-pub struct Source {
-    stream: UnixStream,
-}
-
-impl Source {
-    /// Connects; tries until machined listens.
-    pub async fn connect(path: &Path) -> Self {
-        loop {
-            if let Ok(stream) = UnixStream::connect(path).await {
-                return Self { stream };
-            }
-            tokio::time::sleep(CONNECT_RETRY).await;
-        }
-    }
-
-    /// The next material.
-    pub async fn next(&mut self) -> std::io::Result<Material> {
-        let length = self.stream.read_u32_le().await?;
-        if length > MAX_FRAME_BYTES {
-            return Err(std::io::Error::other(format!("frame of {length} bytes")));
-        }
-        let mut body = Zeroizing::new(vec![0; usize::try_from(length).map_err(std::io::Error::other)?]);
-        self.stream.read_exact(&mut body).await?;
-        Ok(serde_json::from_slice(&body)?)
-    }
-
-    /// Says that the program serves with the last material.
-    pub async fn acknowledge(&mut self) -> std::io::Result<()> {
-        self.stream.write_all(b"k").await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn material() -> Material {
-        Material {
-            authority: "ca".into(),
-            certificate: "crt".into(),
-            key: Secret::new("key"),
-            names: vec!["10.0.0.5".into()],
-            forwarding: None,
-            trust: Some(TrustMaterial {
-                authority_key: Secret::new("cakey"),
-                token: Secret::new("token"),
-                reserved: vec![],
-            }),
-            maintenance: Maintenance::No,
-        }
-    }
-
-    #[tokio::test]
-    async fn material_crosses_the_socket_and_is_acknowledged() {
-        let (here, there) = UnixStream::pair().unwrap();
-        let sending = tokio::spawn(async move {
-            let mut here = here;
-            send(&mut here, &material()).await
-        });
-        let mut source = Source { stream: there };
-        assert!(source.next().await.unwrap() == material());
-        source.acknowledge().await.unwrap();
-        tokio::time::timeout(Duration::from_secs(5), sending).await.unwrap().unwrap().unwrap();
-    }
+    use crate::material::first_certificate;
 
     #[test]
     fn further_authorities_are_added_once_and_nonsense_is_left_out() {
@@ -536,7 +385,8 @@ mod tests {
         let text =
             format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  acceptedCAs:\n{accepted}");
         let config = config::parse(&text).unwrap_or_else(|e| panic!("{e}"));
-        let before = Material { authority: own.certificate().to_owned(), ..material() };
+        let before =
+            Material { authority: own.certificate().to_owned(), ..crate::material::tests::material() };
         let after = with_accepted(&node, &config, before).authority;
         assert_eq!(after.matches("BEGIN CERTIFICATE").count(), 2, "{after}");
         assert!(after.contains(further.certificate().trim()));
@@ -583,12 +433,5 @@ mod tests {
         assert_eq!(third.certificate, first.certificate);
         assert!(!of_apid.has_changed().unwrap(), "apid was given another certificate");
         issuing.abort();
-    }
-
-    #[tokio::test]
-    async fn a_frame_without_end_is_refused() {
-        let (mut here, there) = UnixStream::pair().unwrap();
-        here.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
-        assert!(Source { stream: there }.next().await.is_err());
     }
 }

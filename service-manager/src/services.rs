@@ -17,7 +17,9 @@ use runtime::services::Check;
 use runtime::services::definition::{self, Answer, Definition, Identity, Runner, Work};
 
 use crate::node::Node;
-use crate::{apid, containerd, controllers, host_dns, identity, network, server, time, trustd, udevd};
+use crate::programs::MACHINED_SOCKET;
+use crate::programs::Program::{Apid, Trustd};
+use crate::{containerd, controllers, host_dns, identity, network, server, time, udevd};
 
 const MACHINED: &str = "machined";
 const NETWORKD: &str = "networkd";
@@ -134,13 +136,13 @@ static SERVICES: [Service; 11] = [
         program: Program::Process(&["/usr/bin/apid"], |_, definition| {
             // Other nodes are reached by name, too.
             let names = ["/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"].map(Path::new);
-            let sockets = [Path::new(server::SOCKET), identity::Role::Apid.socket()];
-            confine(definition, apid::USER, &[&sockets[..], &names[..]].concat());
+            let sockets = [Path::new(MACHINED_SOCKET), Apid.socket()];
+            confine(definition, Apid.user(), &[&sockets[..], &names[..]].concat());
         }),
-        health: Health::Port(apid::PORT),
+        health: Health::Port(Apid.port()),
         listen: Some(|node| {
-            identity::open(node, identity::Role::Apid)?;
-            node.runtime.listeners.tcp("apid", apid::PORT).map(Some)
+            identity::open(node, Apid)?;
+            node.runtime.listeners.tcp("apid", Apid.port()).map(Some)
         }),
         ..TASK
     },
@@ -210,12 +212,12 @@ static SERVICES: [Service; 11] = [
         on: CONTROL_PLANES,
         needs: &[NETWORKD],
         program: Program::Process(&["/usr/bin/trustd"], |_, definition| {
-            confine(definition, trustd::USER, &[identity::Role::Trustd.socket()]);
+            confine(definition, Trustd.user(), &[Trustd.socket()]);
         }),
-        health: Health::Port(trustd::PORT),
+        health: Health::Port(Trustd.port()),
         listen: Some(|node| {
-            identity::open(node, identity::Role::Trustd)?;
-            node.runtime.listeners.tcp("trustd", trustd::PORT).map(Some)
+            identity::open(node, Trustd)?;
+            node.runtime.listeners.tcp("trustd", Trustd.port()).map(Some)
         }),
         ..TASK
     },

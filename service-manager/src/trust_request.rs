@@ -20,8 +20,8 @@ use config::{Config, endpoint_host};
 use kubernetes_node::KubernetesNode;
 use tonic::metadata::{Ascii, MetadataValue};
 
-use crate::identity::Material;
-use crate::trustd;
+use crate::material::Material;
+use crate::programs::Program;
 
 /// For the whole exchange (docs/users/pki.md).
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -59,8 +59,8 @@ fn places(known: &[IpAddr], endpoint: &str) -> Result<Vec<String>, String> {
     let host = endpoint_host(endpoint)
         .ok_or("cluster.controlPlane.endpoint names no host to ask for a certificate")?;
     let place = |host: &str| match host.contains(':') {
-        true => format!("[{host}]:{}", trustd::PORT),
-        false => format!("{host}:{}", trustd::PORT),
+        true => format!("[{host}]:{}", Program::Trustd.port()),
+        false => format!("{host}:{}", Program::Trustd.port()),
     };
     let mut places: Vec<String> = known.iter().map(|address| place(&address.to_string())).collect();
     let last = place(host);
@@ -159,8 +159,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::identity::TrustMaterial;
-    use crate::trustd::Trust as Signer;
+    use crate::material::TrustMaterial;
+    use crate::trustd::{self, Trust as Signer};
 
     /// A real trustd on loopback; its CA and where it listens.
     async fn trustd() -> (String, String) {

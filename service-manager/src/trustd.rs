@@ -29,7 +29,8 @@ use tonic::{Request, Response, Status};
 use tower::Layer as _;
 
 use crate::connections::{Lines, Most, Places, Rate, Rates, http2};
-use crate::identity::{Material, Role, Source, TrustMaterial, first_certificate};
+use crate::material::{Material, Source, TrustMaterial, first_certificate};
+use crate::programs::{LISTENER_FD, Program};
 
 /// trustd's port.
 pub const PORT: u16 = 50001;
@@ -205,9 +206,9 @@ impl SecurityService for Trust {
 
 /// Runs trustd.
 pub async fn run() -> Result<(), String> {
-    let socket = sys::process::inherited(crate::apid::LISTENER_FD)
-        .map_err(|e| format!("take the listening socket: {e}"))?;
-    let mut source = Source::connect(Role::Trustd.socket()).await;
+    let socket =
+        sys::process::inherited(LISTENER_FD).map_err(|e| format!("take the listening socket: {e}"))?;
+    let mut source = Source::connect(Program::Trustd.socket()).await;
     let material = source.next().await.map_err(|e| format!("receive the certificate: {e}"))?;
     let identity = |material: &Material| {
         Identity::from_pem("trustd's certificate", &material.certificate, &material.key)
@@ -230,7 +231,7 @@ pub async fn run() -> Result<(), String> {
                 }
                 Err(_) => {
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                    source = Source::connect(Role::Trustd.socket()).await;
+                    source = Source::connect(Program::Trustd.socket()).await;
                     if let Ok(material) = source.next().await {
                         identities.replace(&identity(&material)?).map_err(|e| e.to_string())?;
                         trust.replace(&material)?;

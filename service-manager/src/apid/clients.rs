@@ -10,8 +10,8 @@ use std::sync::Arc;
 use api::tls::network;
 use tokio::sync::oneshot;
 
-use crate::configuration::locked::Maintenance;
 use crate::connections::{Held, Most, Places};
+use crate::locked::Maintenance;
 
 /// Connections of clients that showed a certificate. Other nodes forward over one connection for each of their clients'.
 const CONNECTIONS: Most = Most { of_one: 256, of_all: 512 };

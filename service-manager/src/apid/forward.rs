@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use tonic::Status;
 
 use super::backend::{Body, CONNECTION_WINDOW, STREAM_WINDOW};
-use crate::identity::Material;
+use crate::material::Material;
 
 /// How long a node may take to answer the call of a connection, TLS included.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use api::proto::machine::machine_service_client::MachineServiceClient;
 use tonic::Code;
 
 use super::tests::{to, two_nodes};
-use crate::server::walks::CALLER;
+use crate::programs::CALLER;
 
 const OTHER: &str = "127.0.0.2";
 const SOON: Duration = Duration::from_secs(10);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hostile::{Attack, Port, Target, Witness, attacks};
 
 use super::tests::{Fixture, in_maintenance, two_nodes};
-use crate::configuration::locked::Maintenance;
 use crate::hostile_tests::{Arena, addresses};
+use crate::locked::Maintenance;
 
 /// Where the other client comes from.
 const WITNESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));

@@ -39,17 +39,11 @@ use tokio_rustls::server::TlsStream;
 use clients::{Client, Clients};
 use runtime::request::Report;
 
-use crate::configuration::locked::Maintenance;
 use crate::connections::http2;
-use crate::identity::{Material, Role, Source, first_certificate};
-use crate::server::SOCKET;
+use crate::locked::Maintenance;
+use crate::material::{Material, Source, first_certificate};
+use crate::programs::{LISTENER_FD, MACHINED_SOCKET, Program};
 
-/// The API's port.
-pub const PORT: u16 = 50000;
-/// apid's user and group.
-pub const USER: u32 = 50;
-/// Where the listening socket is inherited.
-pub const LISTENER_FD: i32 = 3;
 /// Between attempts after a broken connection to machined.
 const RECONNECT: Duration = Duration::from_millis(100);
 
@@ -73,9 +67,9 @@ impl Names {
 pub async fn run() -> Result<(), String> {
     let socket =
         sys::process::inherited(LISTENER_FD).map_err(|e| format!("take the listening socket: {e}"))?;
-    let mut source = Source::connect(Role::Apid.socket()).await;
+    let mut source = Source::connect(Program::Apid.socket()).await;
     let material = source.next().await.map_err(|e| format!("receive the certificate: {e}"))?;
-    let server = Server::new(&material, SOCKET, Arc::new(|line| eprintln!("apid: {line}")))?;
+    let server = Server::new(&material, MACHINED_SOCKET, Arc::new(|line| eprintln!("apid: {line}")))?;
     let listener = listener(socket)?;
     let serving = tokio::spawn(server.clone().serve(listener));
     let renewing = server.renew(source, material.authority.clone());
@@ -111,7 +105,7 @@ pub(crate) struct Server {
 impl Server {
     /// A server with this certificate, in front of the machined at this socket.
     pub(crate) fn new(material: &Material, machined: &str, report: Report) -> Result<Self, String> {
-        Self::with_port(material, machined, PORT, report)
+        Self::with_port(material, machined, Program::Apid.port(), report)
     }
 
     /// The same, with other nodes on this port.
@@ -186,7 +180,7 @@ impl Server {
                 let _ = source.acknowledge().await;
             }
             tokio::time::sleep(RECONNECT).await;
-            source = Source::connect(Role::Apid.socket()).await;
+            source = Source::connect(Program::Apid.socket()).await;
             match source.next().await {
                 Ok(material) if material.authority == authority => self.take(&material)?,
                 Ok(_) => return Err("the API's authority changed: starting anew".to_owned()),

@@ -28,9 +28,9 @@ use super::forward::{Forwarder, Nodes};
 use super::frames::{held_until_end, refusal};
 use super::gather;
 use super::targets::{Target, target};
-use crate::configuration::locked::{self, Maintenance};
 use crate::connections::Held;
-use crate::server::walks::CALLER;
+use crate::locked::{self, Maintenance};
+use crate::programs::CALLER;
 
 /// What a request that brings much counts as: so many of them may be in machined's memory.
 const LARGE_WEIGHT: usize = 64;

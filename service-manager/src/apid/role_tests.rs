@@ -10,7 +10,7 @@ use tonic::{Code, Request, Status};
 
 use super::tests::{Fixture, in_maintenance, two_nodes};
 use super::wire_tests::Raw;
-use crate::configuration::locked::Maintenance;
+use crate::locked::Maintenance;
 
 const ROLES: [&str; 8] = [
     "os:admin",

@@ -100,7 +100,7 @@ fn serve_as(
     tokio::spawn(server::serve_on(node.clone(), UnixListener::bind(&socket).unwrap()));
     let identity = authority.issue(&leaf(None, Usage::Server)).unwrap();
     let speaker = authority.issue(&leaf(Some("os:impersonator"), Usage::Client)).unwrap();
-    let forwarding = crate::identity::ForwardMaterial {
+    let forwarding = crate::material::ForwardMaterial {
         certificate: speaker.certificate.clone(),
         key: speaker.key.to_pem(),
     };

@@ -126,7 +126,7 @@ async fn attempt(
         std::str::from_utf8(&request.data).map_err(|_| Wrong::Parse("it is not UTF-8 text".to_owned()))?;
     let text = Zeroizing::new(text.to_owned());
     if let Some(why) = node.configuration.maintenance.borrow().lock() {
-        return Err(Failure::Closed(super::locked::refusal(
+        return Err(Failure::Closed(crate::locked::refusal(
             "/machine.MachineService/ApplyConfiguration",
             why,
         )));

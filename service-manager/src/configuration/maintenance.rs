@@ -6,9 +6,8 @@
 
 use api::pki::{Authority, CA_LIFETIME, CertificateFacts, Leaf, Lifetime, Usage};
 
-use super::locked::{Maintenance, WAYS_OUT};
-use crate::controllers::reaches_others;
-use crate::identity::Material;
+use crate::locked::{Maintenance, WAYS_OUT};
+use crate::material::{Material, reaches_others};
 use crate::node::Node;
 
 /// Makes what apid serves with: a throw-away authority that signs one certificate.

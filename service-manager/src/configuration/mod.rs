@@ -10,7 +10,6 @@
 //! | [`pending`] | changes that undo themselves |
 //! | [`refused`] | what `Diagnostics` says of configs that are not taken |
 //! | [`register`] | the TPM's register for a config from outside |
-//! | [`locked`] | pure: whether a node without one may be given one |
 //! | [`maintenance`] | what such a node shows and says |
 //!
 //! Order: a change is on the disk before it is acknowledged, and in force after it.
@@ -21,7 +20,6 @@ mod bundle;
 pub(crate) mod change;
 mod http;
 mod kept;
-pub mod locked;
 pub(crate) mod maintenance;
 pub(crate) mod pending;
 pub(crate) mod plan;
@@ -39,9 +37,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
+use crate::locked::{Look, Maintenance, Memory};
 use crate::node::Node;
 pub(crate) use bundle::{boot_file, medium_addons};
-use locked::{Look, Maintenance, Memory};
 use pending::{AtBoot, Pending};
 use runtime::checkpoint::Keep;
 use runtime::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, Spec};
@@ -385,7 +383,7 @@ mod tests {
         }
         let look = look_in(&node, &class);
         assert!(matches!(&look, Look::Several(why) if why.contains("(/dev/vda5, /dev/vdb1)")), "{look:?}");
-        assert!(locked::decide(&look, &memory(&node), false).lock().is_some());
+        assert!(crate::locked::decide(&look, &memory(&node), false).lock().is_some());
     }
 
     #[test]

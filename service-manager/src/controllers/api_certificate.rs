@@ -2,12 +2,11 @@
 //!
 //! Source: docs/users/pki.md.
 
-use std::net::IpAddr;
-
 use config::own::Vrrp;
 use runtime::store::{ADDRESS_STATUS, API_CERTIFICATE, HOSTNAME_STATUS, MACHINE_CONFIG, OPERATOR_SPEC, Spec};
 
 use super::controller::{Action, Controller, Snapshot};
+use crate::material::reaches_others;
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "secrets.APICertificateController",
@@ -51,15 +50,6 @@ fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     names.sort();
     names.dedup();
     Ok(vec![Action::Put(&API_CERTIFICATE, "api", Spec::ApiCertificate(names))])
-}
-
-/// Whether other machines can reach this address.
-pub(crate) fn reaches_others(text: &str) -> bool {
-    match text.parse() {
-        Ok(IpAddr::V4(ip)) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
-        Ok(IpAddr::V6(ip)) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_unspecified(),
-        Err(_) => false,
-    }
 }
 
 #[cfg(test)]

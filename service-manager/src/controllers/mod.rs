@@ -42,7 +42,6 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
 
 pub use dependencies::{Dependency, Edge, dependencies};
 
-pub(crate) use api_certificate::reaches_others;
 pub(crate) use environment::{environment, variables};
 pub(crate) use etc_files::publish_as as publish_etc_file;
 pub(crate) use kernel_params::NEEDED as NEEDED_KERNEL_PARAMS;

@@ -123,7 +123,7 @@ pub(crate) async fn renew(node: &Node) -> Renewed {
 /// Open connections stay: apid shows the new one to the next ones.
 async fn renew_api(node: &Node) -> Result<Vec<&'static str>, String> {
     let mut material = node.materials.of_apid();
-    let certificate = |material: &Option<Arc<crate::identity::Material>>| {
+    let certificate = |material: &Option<Arc<crate::material::Material>>| {
         material.as_ref().map(|material| material.certificate.clone())
     };
     let before = certificate(&material.borrow_and_update());

@@ -28,7 +28,7 @@ fn by_service<T>(call: &str) -> Answer<T> {
 }
 
 fn by_trustd<T>(call: &str) -> Answer<T> {
-    let port = crate::trustd::PORT;
+    let port = crate::programs::Program::Trustd.port();
     Err(Status::unimplemented(format!("{call}: trustd serves this, on port {port} of control plane nodes")))
 }
 

@@ -11,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_stream::{Stream, StreamExt as _};
 
-use crate::apid;
+use crate::programs::Program;
 
 /// Connections of those who may.
 pub(super) fn admitted(
@@ -35,18 +35,17 @@ pub(super) fn admitted(
 
 /// Whether this user may, with machined running as that one; on a node that is root.
 fn may_call(user: u32, own: u32) -> bool {
-    user == apid::USER || user == own
+    user == Program::Apid.user() || user == own
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trustd;
 
     #[test]
     fn apid_and_root_may_call_machined_and_trustd_and_others_may_not() {
-        assert!(may_call(apid::USER, 0) && may_call(0, 0));
-        for user in [trustd::USER, 1, 1000, 65534, u32::MAX] {
+        assert!(may_call(Program::Apid.user(), 0) && may_call(0, 0));
+        for user in [Program::Trustd.user(), 1, 1000, 65534, u32::MAX] {
             assert!(!may_call(user, 0), "{user}");
         }
     }
@@ -86,7 +85,9 @@ mod tests {
         });
         let place = dir.path().join("root");
         std::fs::create_dir(&place).unwrap();
-        for (user, may) in [(apid::USER, true), (trustd::USER, false), (0, true), (65534, false)] {
+        for (user, may) in
+            [(Program::Apid.user(), true), (Program::Trustd.user(), false), (0, true), (65534, false)]
+        {
             let (place, path) = (place.clone(), path.clone());
             let status = tokio::task::spawn_blocking(move || as_user(user, &place, &path)).await.unwrap();
             assert_eq!(status == Some(0), may, "user {user}: {status:?}");

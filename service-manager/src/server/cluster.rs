@@ -21,9 +21,9 @@ use tonic::{Request, Response, Status};
 
 use super::cluster_nodes::{Nodes, host};
 use super::{Answers, Sender, answers, is_admin};
-use crate::apid::PORT;
 use crate::identity::certificates;
 use crate::node::Node;
+use crate::programs::Program;
 
 /// How long the client waits when it does not say (the CLI's default).
 const WAIT: Duration = Duration::from_secs(20 * 60);
@@ -40,6 +40,7 @@ const OF_KUBERNETES: [(health::Condition, &str); 6] = [
 ];
 /// For one connection to another node.
 const DIAL: Duration = Duration::from_secs(3);
+const PORT: u16 = Program::Apid.port();
 
 /// The service.
 pub(crate) struct Cluster {

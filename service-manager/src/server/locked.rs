@@ -2,7 +2,7 @@
 //!
 //! Owns: refusing every other call, whoever brings it: apid refuses them too, and learns a moment later than the node
 //! that it is locked; which resources may be read then.
-//! Does not: decide that the node is locked (`configuration::locked`), or which calls there are then (`api::roles`).
+//! Does not: decide that the node is locked (`locked`), or which calls there are then (`api::roles`).
 //! Fails by: PermissionDenied with the reason and the ways out.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use crate::configuration::locked::refusal;
+use crate::locked::refusal;
 use crate::node::Node;
 
 /// What says why the node is locked, and what a client needs to show it.

@@ -76,11 +76,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-use crate::apid;
 use crate::node::Node;
+use crate::programs::{MACHINED_SOCKET, Program};
 
-/// Where apid finds machined.
-pub const SOCKET: &str = "/system/run/machined/machine.sock";
 /// Messages that a slow reader may be behind before its sender waits.
 const STREAM_QUEUE: usize = 8;
 /// Largest message either way: what clients of both generations take.
@@ -92,9 +90,9 @@ type Sender<T> = mpsc::Sender<Result<T, Status>>;
 
 /// Opens the socket, or finds the one that an earlier machined opened.
 pub fn open(node: &Arc<Node>) -> Result<(), ListenError> {
-    let path = Path::new(SOCKET);
-    let socket = node.runtime.listeners.unix("machine", path, apid::USER)?;
-    socket.set_nonblocking(true).map_err(|e| ListenError::Unix(SOCKET.to_owned(), e))?;
+    let path = Path::new(MACHINED_SOCKET);
+    let socket = node.runtime.listeners.unix("machine", path, Program::Apid.user())?;
+    socket.set_nonblocking(true).map_err(|e| ListenError::Unix(MACHINED_SOCKET.to_owned(), e))?;
     // Set twice only when the sequence resumes: the first socket serves on.
     let _ = node.api_socket.set(socket);
     if let Err(error) = node.runtime.init.send(&handoff::ToInit::Ready, None) {

@@ -14,10 +14,7 @@ use tokio::time::timeout;
 use tonic::{Request, Status};
 
 use super::Sender;
-
-/// The header in which apid says who asks: the client's address, of IPv6 its /64. What a client wrote there itself apid
-/// leaves out; what a node wrote that passes a client's request on, it takes.
-pub(crate) const CALLER: &str = "billet-caller";
+use crate::programs::CALLER;
 
 /// Streams of one client.
 const MOST_OF_CALLER: usize = 8;

@@ -3,7 +3,7 @@
 //! Order: an earlier machined's copy; STATE; everything else, in [`source`]'s order; else maintenance mode. A source
 //! that should have a config and has none, or a wrong one, is said on the console and tried again: when a block
 //! device appears, when somebody has unlocked STATE, and at growing intervals.
-//! A node that has a config which it cannot open is locked ([`configuration::locked`]): STATE alone is tried again, also
+//! A node that has a config which it cannot open is locked ([`locked`]): STATE alone is tried again, also
 //! with a key server that is away, and every other source is left alone.
 //! Does not: open the node to everybody while a server that someone named does not answer: it may be back soon. A
 //! volume that is not there is another matter: without it the machine is blank.
@@ -18,10 +18,10 @@ use api::proto::machine::{ConfigLoadErrorEvent, ConfigValidationErrorEvent};
 use config::cmdline::ConfigSource;
 use zeroize::Zeroizing;
 
-use crate::configuration::locked::{Look, Maintenance, Memory, decide};
 use crate::configuration::refused::{self, Place};
 use crate::configuration::source::{self, Candidate, Origin, Search};
 use crate::configuration::{self, change, pending, register};
+use crate::locked::{Look, Maintenance, Memory, decide};
 use crate::node::Node;
 use crate::tasks::{Stage, publish_stage};
 use crate::volumes;

@@ -277,7 +277,7 @@ mod tests {
         let stage = crate::tasks::Stage::Locked("no key matched".to_owned());
         crate::tasks::publish_stage(&node, "", &stage);
         assert_eq!(missing(&node, &[]), [""; 0], "the stage alone counts as well");
-        let locked = crate::configuration::locked::Maintenance::Locked("no key matched".to_owned());
+        let locked = crate::locked::Maintenance::Locked("no key matched".to_owned());
         node.configuration.maintenance.send_replace(locked);
         assert_eq!(missing(&node, &[]), ["the machine is locked: no key matched"]);
     }

@@ -8,7 +8,7 @@ use tonic::Code;
 
 use super::*;
 use crate::apid::tests::{Fixture, in_maintenance, one_node, two_nodes};
-use crate::configuration::locked::Maintenance;
+use crate::locked::Maintenance;
 
 /// For what takes milliseconds, on a machine that has much else to do.
 const SOON: Duration = Duration::from_secs(20);

@@ -55,7 +55,7 @@ pub(crate) enum Memory {
 
 /// How a node waits for a config.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Maintenance {
+pub(crate) enum Maintenance {
     /// It does not: one is in force, or is being looked for.
     #[default]
     No,
