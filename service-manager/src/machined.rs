@@ -3,10 +3,10 @@
 //! Order: the line to init before anything else, since it brings what an earlier machined left; the checkpoint before
 //! the services, since it says which of them run; the services are taken over before any sequence starts.
 
-use runtime::sequencer::{self, Sequencer, Start};
+use runtime::sequencer::{self, Start};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use config::cmdline::CommandLine;
 use handoff::{Action, BootReport, Start as InitStart};
@@ -15,13 +15,14 @@ use runtime::checkpoint::{Keep, Memory};
 use runtime::init_link::{self, InitLink, Replay, Told};
 use runtime::services::pidfd_name;
 use runtime::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, RuntimeSpec, Spec, VERSION, Version};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use crate::meta::Meta;
-use crate::node::{CONTAINER, Node, Readiness};
+use crate::node::Node;
 use crate::order::Order;
 use crate::tasks::{self, Stage};
-use crate::{configuration, controllers, flight_recorder, identity, kubernetes, services, upgrade};
+use crate::{
+    configuration, container, controllers, flight_recorder, identity, kubernetes, services, upgrade,
+};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -36,7 +37,7 @@ pub async fn run() -> Result<(), String> {
         )
     })?;
     let (link, mut replay) = init_link::connect(socket).map_err(|e| e.to_string())?;
-    let node = Arc::new(make_node(link, &mut replay));
+    let node = make_node(link, &mut replay);
     kubernetes::join(&node);
     greet(&node, &replay.start);
     publish_report(&node, &replay.start);
@@ -58,12 +59,12 @@ pub async fn run() -> Result<(), String> {
     Err("init closed the line".to_owned())
 }
 
-fn make_node(link: InitLink, replay: &mut Replay) -> Node {
+fn make_node(link: InitLink, replay: &mut Replay) -> Arc<Node> {
     let report = replay.start.report.clone();
     let is_container = sys::process::is_in_container();
     // In a container command line and kernel log are the host's, its runtime gave the name, and control groups may be of version 1.
     let line = if is_container {
-        format!("talos.platform={CONTAINER}")
+        format!("talos.platform={}", container::PLATFORM)
     } else {
         std::fs::read_to_string("/proc/cmdline").unwrap_or_default()
     };
@@ -84,27 +85,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Node {
         cgroups: (!is_container || tasks::has_cgroup2()).then(|| PathBuf::from(CGROUPS)),
     };
     let runtime = Arc::new(runtime::Runtime::new(places, link, report, parameters, &mut replay.stored));
-    Node {
-        meta: Meta::new(runtime.store.clone(), runtime.journal.clone()),
-        runtime,
-        sequencer: Sequencer::default(),
-        flight_recorder: Default::default(),
-        materials: identity::Materials::default(),
-        devices: watch::channel(0).0,
-        buses: watch::channel(0).0,
-        udev: Default::default(),
-        config_misses: watch::channel(0).0,
-        reset: Default::default(),
-        drains: Default::default(),
-        controllers: OnceLock::new(),
-        api_socket: OnceLock::new(),
-        configuration: Default::default(),
-        volumes: Default::default(),
-        upgrades: Default::default(),
-        kubernetes: OnceLock::new(),
-        install_target: watch::channel(None).0,
-        readiness: watch::channel(Readiness::default()).0,
-    }
+    Node::new(runtime)
 }
 
 fn greet(node: &Node, start: &InitStart) {

@@ -1,23 +1,28 @@
-//! The node: the handles that tasks, controllers and the API server share.
+//! The node: the handles of its features, made once.
 //!
 //! Owns: nothing of its own; each handle is owned by its module.
+//! Does not: reach a feature: each takes the runtime and the handles that it names. Only the sequences with their tasks,
+//! the services, the API server and `machined` know the node.
 
-use runtime::Runtime;
-use runtime::sequencer::Sequencer;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use runtime::Runtime;
+use runtime::sequencer::Sequencer;
 use tokio::sync::watch;
 
 use crate::configuration::Configuration;
+use crate::container;
 use crate::flight_recorder::FlightRecorder;
 use crate::identity::Materials;
 use crate::meta::Meta;
+use crate::order::Orders;
+use crate::readiness::Readiness;
 use crate::reset::Requested;
 use crate::udev_rules::Applied;
 use crate::upgrade::Upgrades;
+use crate::volumes::Volumes;
 
 /// Everything that more than one module needs.
 pub struct Node {
@@ -27,6 +32,8 @@ pub struct Node {
     pub flight_recorder: FlightRecorder,
     /// Running sequence.
     pub sequencer: Sequencer,
+    /// How features have a sequence run.
+    pub(crate) orders: Arc<Orders>,
     /// What apid and trustd serve with.
     pub materials: Materials,
     /// Counts block devices that came or went.
@@ -46,7 +53,7 @@ pub struct Node {
     /// Values that outlive upgrades.
     pub meta: Meta,
     /// STATE, EPHEMERAL and the user's.
-    pub volumes: crate::volumes::Volumes,
+    pub volumes: Volumes,
     /// Upgrades of this node.
     pub upgrades: Upgrades,
     /// The reset that was asked for.
@@ -62,29 +69,34 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether it is a container: disks, drivers, the clock and the network are made by its runtime.
-    pub(crate) fn is_container(&self) -> bool {
-        self.runtime.parameters.platform == CONTAINER
+    /// A node on this runtime, of which nothing runs yet.
+    pub(crate) fn new(runtime: Arc<Runtime>) -> Arc<Self> {
+        Arc::new_cyclic(|node| Self {
+            meta: Meta::new(runtime.store.clone(), runtime.journal.clone()),
+            runtime,
+            sequencer: Sequencer::default(),
+            orders: Arc::new(Orders::of(node)),
+            flight_recorder: FlightRecorder::default(),
+            materials: Materials::default(),
+            devices: watch::channel(0).0,
+            buses: watch::channel(0).0,
+            udev: Arc::default(),
+            config_misses: watch::channel(0).0,
+            reset: Requested::default(),
+            drains: AtomicBool::default(),
+            controllers: OnceLock::new(),
+            api_socket: OnceLock::new(),
+            configuration: Configuration::default(),
+            volumes: Volumes::default(),
+            upgrades: Upgrades::default(),
+            kubernetes: OnceLock::new(),
+            install_target: watch::channel(None).0,
+            readiness: watch::channel(Readiness::default()).0,
+        })
     }
-}
 
-/// The platform of a node that is a container.
-pub(crate) const CONTAINER: &str = "container";
-/// What such a node answers where only its runtime can do what is asked.
-pub(crate) const NOT_IN_A_CONTAINER: &str = "method is not supported in container mode";
-
-/// How long the API may take to answer once there is a config.
-pub(crate) const API_READY_DEADLINE: Duration = Duration::from_secs(60);
-
-/// How far the API is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Readiness {
-    /// apid serves with a certificate.
-    pub serving: bool,
-    /// A certificate names at least one address that others can reach.
-    pub addressed: bool,
-    /// The wait for an address was given up.
-    pub gave_up: bool,
-    /// `API ready` was printed.
-    pub announced: bool,
+    /// Whether it is a container.
+    pub(crate) fn is_container(&self) -> bool {
+        container::is_one(&self.runtime)
+    }
 }

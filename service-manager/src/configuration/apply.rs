@@ -4,7 +4,7 @@
 //! answer's content next with what clients read, the effect last. A restart begins only when its sequence can have the sequencer.
 //! Fails by: [`Failure`], with nothing changed unless it says so.
 
-use runtime::sequencer::{self, Locked, Start};
+use runtime::sequencer::{Locked, Start};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,8 +24,9 @@ use super::refused::{self, Place};
 use super::register::Trust;
 use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, kept, publish, text_in_force};
+use crate::container::NOT_SUPPORTED;
 use crate::install;
-use crate::node::{NOT_IN_A_CONTAINER, Node};
+use crate::node::Node;
 use crate::order::Order;
 use crate::volumes;
 
@@ -77,7 +78,7 @@ pub(crate) enum Failure {
     Keep(String),
     /// Only its runtime can start a container again.
     #[error(
-        "{NOT_IN_A_CONTAINER}: this change takes a restart; apply it with --mode=staged, and restart the container"
+        "{NOT_SUPPORTED}: this change takes a restart; apply it with --mode=staged, and restart the container"
     )]
     InContainer,
     /// Its way back would be lost.
@@ -162,7 +163,7 @@ async fn attempt(
         if node.is_container() {
             return Err(Failure::InContainer);
         }
-        sequencer::may_start(node, Order::ApplyConfiguration)?;
+        node.orders.may_start(Order::ApplyConfiguration)?;
     }
     let mut mode_details = if request.dry_run { plan.dry_run(&now) } else { plan.details() };
     // The first config of this machine: it is refused while whoever gives it can still give another.
@@ -267,7 +268,7 @@ fn carry_out(
         Plan::Reboot => {
             node.configuration.rebooting.store(true, Ordering::SeqCst);
             let how = Start { actor_id: events::actor_id(), ..Start::default() };
-            sequencer::start(node, Order::ApplyConfiguration, how)?;
+            node.orders.start(Order::ApplyConfiguration, how)?;
         }
         Plan::Staged => {}
     }

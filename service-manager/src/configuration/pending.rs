@@ -10,7 +10,7 @@
 //! in between leaves a node that returns to a config that was good.
 //! Fails by: a line in the log; a STATE that cannot be written any more does not keep the node from returning.
 
-use runtime::sequencer::{self, Start};
+use runtime::sequencer::Start;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ use zeroize::Zeroizing;
 
 use super::change::Change;
 use super::state::{CONFIG, CONFIRMED, MARKER, RETURNED, State};
-use crate::node::{API_READY_DEADLINE, Node};
+use crate::node::Node;
 use crate::order::Order;
+use crate::readiness::API_READY_DEADLINE;
 
 /// Boots that an unconfirmed config gets: one for the change, two for a person who restarts the machine meanwhile.
 const MOST_BOOTS: u32 = 3;
@@ -242,7 +243,7 @@ fn go_back(node: &Arc<Node>, pending: &Pending) {
     }
     if needs_reboot {
         let how = Start { force: true, ..Start::default() };
-        if let Err(locked) = sequencer::start(node, Order::Reboot, how) {
+        if let Err(locked) = node.orders.start(Order::Reboot, how) {
             node.runtime.journal.warn(&locked.to_string());
         }
     }

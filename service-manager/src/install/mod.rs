@@ -21,7 +21,7 @@ mod selector;
 mod source;
 
 use runtime::errors::chain;
-use runtime::sequencer::{self, Start};
+use runtime::sequencer::Start;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,8 @@ pub(crate) use disks::medium;
 use choose::{Candidate, Holds, Refused, Wanted, choose};
 use source::{Prepared, Source};
 
-use crate::node::{NOT_IN_A_CONTAINER, Node};
+use crate::container;
+use crate::node::Node;
 use crate::order::Order;
 use crate::upgrade::Tell;
 use crate::{configuration, secure_boot, system_disk, volumes};
@@ -167,12 +168,12 @@ pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: 
         return Err(Failure::Installed("this machine is installed: upgrade it, or reset it first"));
     }
     if node.is_container() {
-        return Err(Failure::Installed(NOT_IN_A_CONTAINER));
+        return Err(Failure::Installed(container::NOT_SUPPORTED));
     }
     let Some(_one_at_a_time) = node.upgrades.try_begin() else {
         return Err(Failure::Installed("another installation or upgrade is under way"));
     };
-    sequencer::may_start(node, Order::Install).map_err(|locked| Failure::Other(locked.to_string()))?;
+    node.orders.may_start(Order::Install).map_err(|locked| Failure::Other(locked.to_string()))?;
     let mut install = node.runtime.config().map(|config| config.machine.install.clone()).unwrap_or_default();
     if !disk.is_empty() {
         install.disk = disk.to_owned();
@@ -238,7 +239,7 @@ async fn again(node: Arc<Node>, tried: Arc<Config>, waits: Waits) {
         let other = now.machine.install != tried.machine.install;
         if other || wants_image || (wants_disk && preview(&node, &now, false).await.is_ok()) {
             // Whoever runs now, a restart for instance, makes this needless.
-            let _ = sequencer::start(&node, Order::Install, Start::default());
+            let _ = node.orders.start(Order::Install, Start::default());
             return;
         }
     }
@@ -359,9 +360,7 @@ impl Told {
             node.runtime.journal.progress(&format!("install: {text}"));
             let event =
                 TaskEvent { task: format!("install: {text}"), action: task_event::Action::Start.into() };
-            node.runtime
-                .events
-                .publish(&node.sequencer.actor_id(Order::Install.name()), &Payload::Task(event));
+            node.runtime.events.publish(&node.orders.actor_id(Order::Install), &Payload::Task(event));
         }
     }
 

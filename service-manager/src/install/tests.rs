@@ -6,14 +6,12 @@ fn config(machine: &str) -> Config {
 }
 
 /// A node whose root came from there.
-fn node(root_source: &str, command_line: &str) -> Node {
+fn node(root_source: &str, command_line: &str) -> Arc<Node> {
     let dir = tempfile::tempdir().unwrap();
-    let node = crate::server::tests_node(dir.path().to_owned());
-    let mut node = Arc::try_unwrap(node).unwrap_or_else(|_| panic!("the node is shared"));
-    let runtime = Arc::get_mut(&mut node.runtime).unwrap();
-    runtime.boot.root_source = root_source.into();
-    runtime.parameters = config::cmdline::CommandLine::parse(command_line).node();
-    node
+    crate::server::tests_node_of(dir.path().to_owned(), |runtime| {
+        runtime.boot.root_source = root_source.into();
+        runtime.parameters = config::cmdline::CommandLine::parse(command_line).node();
+    })
 }
 
 #[test]
@@ -57,7 +55,7 @@ fn progress_is_told_in_steps() {
 
 #[tokio::test]
 async fn a_machine_without_disks_is_told_so_before_a_config_is_taken() {
-    let node = Arc::new(node("initramfs", ""));
+    let node = node("initramfs", "");
     let given = config("  install: {disk: /dev/vdz}\n");
     let text = preview(&node, &given, false).await.unwrap_err().to_string();
     assert_eq!(text, "specified install disk does not exist: \"/dev/vdz\"\nthis machine has no disks");

@@ -2,9 +2,10 @@
 
 use tonic::Status;
 
-use crate::node::{NOT_IN_A_CONTAINER, Node};
+use crate::container::NOT_SUPPORTED;
+use crate::node::Node;
 
 /// Refuses what only the runtime of a container can do.
 pub(super) fn refuse(node: &Node) -> Result<(), Status> {
-    if node.is_container() { Err(Status::failed_precondition(NOT_IN_A_CONTAINER)) } else { Ok(()) }
+    if node.is_container() { Err(Status::failed_precondition(NOT_SUPPORTED)) } else { Ok(()) }
 }

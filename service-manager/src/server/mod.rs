@@ -198,4 +198,7 @@ mod tests;
 #[cfg(test)]
 mod typed_tests;
 #[cfg(test)]
-pub(crate) use tests::{cluster_config as tests_config, kernel_log as tests_kernel_log, node as tests_node};
+pub(crate) use tests::{
+    cluster_config as tests_config, kernel_log as tests_kernel_log, node as tests_node,
+    node_of as tests_node_of,
+};

@@ -7,7 +7,8 @@ use api::proto::machine as proto;
 use ondisk::Architecture;
 use tonic::Status;
 
-use crate::node::{CONTAINER, Node};
+use crate::container;
+use crate::node::Node;
 
 /// Clock ticks a second in /proc (`USER_HZ`, fixed in the kernel's interface).
 const TICKS: f64 = 100.0;
@@ -27,7 +28,7 @@ pub(super) fn version(node: &Node) -> proto::VersionResponse {
         os: "linux".to_owned(),
         arch: Architecture::OWN.name().to_owned(),
     };
-    let mode = if node.is_container() { CONTAINER } else { "metal" };
+    let mode = if node.is_container() { container::PLATFORM } else { "metal" };
     let platform =
         proto::PlatformInfo { name: node.runtime.parameters.platform.clone(), mode: mode.to_owned() };
     let answer = proto::Version {

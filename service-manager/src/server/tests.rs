@@ -1,9 +1,7 @@
 //! The API server on a unix socket of its own, with a folder as the node's root.
 
-use runtime::sequencer::Sequencer;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use api::proto::common::Data;
@@ -20,40 +18,23 @@ use prost::Message;
 use runtime::Runtime;
 use runtime::services::Definition;
 use runtime::store::{SERVICE, ServiceStatus, Spec};
-use tokio::sync::watch;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Streaming};
 
 use super::*;
-use crate::identity::Materials;
-use crate::node::Readiness;
 
 const SOON: Duration = Duration::from_secs(10);
 
 /// A node whose root is a folder and whose init is nobody.
 pub(crate) fn node(root: PathBuf) -> Arc<Node> {
-    let runtime = Runtime::detached(root);
-    Arc::new(Node {
-        meta: crate::meta::Meta::new(runtime.store.clone(), runtime.journal.clone()),
-        runtime,
-        sequencer: Sequencer::default(),
-        flight_recorder: Default::default(),
-        materials: Materials::default(),
-        devices: watch::channel(0).0,
-        buses: watch::channel(0).0,
-        udev: Default::default(),
-        config_misses: watch::channel(0).0,
-        reset: Default::default(),
-        drains: Default::default(),
-        controllers: OnceLock::new(),
-        api_socket: OnceLock::new(),
-        configuration: Default::default(),
-        volumes: Default::default(),
-        upgrades: Default::default(),
-        kubernetes: OnceLock::new(),
-        install_target: tokio::sync::watch::channel(None).0,
-        readiness: watch::channel(Readiness::default()).0,
-    })
+    node_of(root, |_| {})
+}
+
+/// The same, of a runtime that is changed before.
+pub(crate) fn node_of(root: PathBuf, change: impl FnOnce(&mut Runtime)) -> Arc<Node> {
+    let mut runtime = Runtime::detached(root);
+    change(Arc::get_mut(&mut runtime).unwrap());
+    Node::new(runtime)
 }
 
 /// The kernel log of a node with this root: a FIFO that gives one record a read. Reading takes them away.

@@ -373,10 +373,10 @@ mod tests {
     #[tokio::test]
     async fn a_config_that_is_refused_at_boot_is_among_the_diagnostics() {
         let dir = tempfile::tempdir().unwrap();
-        let mut node = crate::server::tests_node(dir.path().join("root"));
         let bad = CONFIG.replace("type: worker", "type: woker, password: geheim");
-        Arc::get_mut(&mut Arc::get_mut(&mut node).unwrap().runtime).unwrap().parameters.config_inline =
-            inline(&bad);
+        let node = crate::server::tests_node_of(dir.path().join("root"), |runtime| {
+            runtime.parameters.config_inline = inline(&bad);
+        });
         let looked = Looking::default().look(&node).await;
         assert!(matches!(looked, Err(LookError::Invalid(_))));
         let reason = refusal(&node, "outside").unwrap();
@@ -399,17 +399,20 @@ mod tests {
     #[tokio::test]
     async fn a_locked_machine_takes_no_config_from_anywhere() {
         let dir = tempfile::tempdir().unwrap();
-        let mut node = crate::server::tests_node(dir.path().to_owned());
-        Arc::get_mut(&mut Arc::get_mut(&mut node).unwrap().runtime).unwrap().parameters.config_inline =
-            inline(CONFIG);
-        let tag = installer::meta::tags::CONFIGURED;
-        node.meta.set_now(tag, b"1").unwrap();
+        let configured = |is_opened: bool| {
+            let node = crate::server::tests_node_of(dir.path().to_owned(), |runtime| {
+                runtime.parameters.config_inline = inline(CONFIG);
+                runtime.parameters.open_maintenance = is_opened;
+            });
+            node.meta.set_now(installer::meta::tags::CONFIGURED, b"1").unwrap();
+            node
+        };
+        let node = configured(false);
         let looked = Looking::default().look(&node).await;
         assert!(matches!(looked, Err(LookError::Locked(why)) if why.contains("STATE is not there")));
         assert!(node.runtime.config().is_none());
         // Only by an explicit parameter.
-        Arc::get_mut(&mut Arc::get_mut(&mut node).unwrap().runtime).unwrap().parameters.open_maintenance =
-            true;
+        let node = configured(true);
         let looked = Looking::default().look(&node).await;
         assert!(!matches!(looked, Err(LookError::Locked(_))));
         assert!(node.runtime.config().is_some());

@@ -7,7 +7,8 @@ use runtime::sequencer::{TaskError, TaskFuture};
 
 use super::status::{Stage, publish_stage};
 use crate::late_services::may_wait;
-use crate::node::{API_READY_DEADLINE, Node};
+use crate::node::Node;
+use crate::readiness::API_READY_DEADLINE;
 use crate::{controllers, mounts, services, time};
 
 /// How long all services may take.

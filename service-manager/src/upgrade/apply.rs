@@ -154,10 +154,7 @@ impl Teller {
         self.status.stage = text.to_owned();
         status::publish(&self.node, &self.status);
         let event = TaskEvent { task: text.to_owned(), action: task_event::Action::Start.into() };
-        self.node
-            .runtime
-            .events
-            .publish(&self.node.sequencer.actor_id(Order::Upgrade.name()), &Payload::Task(event));
+        self.node.runtime.events.publish(&self.node.orders.actor_id(Order::Upgrade), &Payload::Task(event));
         (self.tell)(text);
     }
 

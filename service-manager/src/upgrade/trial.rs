@@ -5,7 +5,7 @@
 //! told about by the system that runs next.
 //! Fails by: a restart. The loader counts: after three starts the old system runs again and reports.
 
-use runtime::sequencer::{self, Start};
+use runtime::sequencer::Start;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -242,7 +242,7 @@ async fn give_up(node: &Arc<Node>, mut record: Record, missing: Vec<String>) -> 
     node.runtime.journal.warn(&format!("upgrade: {}; restarting", record.reason));
     settle(node, record).await?;
     let how = Start { force: true, ..Start::default() };
-    sequencer::start(node, Order::Reboot, how).map_err(|locked| Failure::Outside(locked.to_string()))
+    node.orders.start(Order::Reboot, how).map_err(|locked| Failure::Outside(locked.to_string()))
 }
 
 /// The entries on the ESP.
