@@ -16,10 +16,9 @@ use installer::install::END_BYTES;
 use installer::{reset, silent};
 use runtime::errors::chain;
 
-use crate::install::medium;
 use crate::node::Node;
 use crate::volumes::{self, NodeHost};
-use crate::{block, system_disk};
+use crate::{block, boot_medium, system_disk};
 
 const CLASS: &str = "/sys/class/block";
 
@@ -106,7 +105,7 @@ fn not_ours(node: &Node, target: &Target, request: &Request) -> Result<(), Strin
     }
     let listed = block::listed(&node.runtime);
     let listed = listed.iter().find(|listed| Path::new(&listed.disk.dev_path) == target.disk);
-    if let Some(how) = listed.and_then(|listed| medium(node, listed)) {
+    if let Some(how) = listed.and_then(|listed| boot_medium::use_of(&node.runtime, listed)) {
         return Err(format!("this machine {how} it"));
     }
     let config = node.runtime.config();

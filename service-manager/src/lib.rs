@@ -14,6 +14,7 @@
 
 pub mod apid;
 mod block;
+mod boot_medium;
 pub mod configuration;
 mod connections;
 mod container;
@@ -47,6 +48,7 @@ mod power_button;
 mod probes;
 mod programs;
 mod readiness;
+mod register;
 mod reset;
 mod secure_boot;
 pub mod sequences;
@@ -62,6 +64,7 @@ pub mod trustd;
 mod udev_rules;
 pub mod udevd;
 pub mod upgrade;
+mod upgrade_record;
 pub mod volumes;
 
 pub use sequences::print_plan;

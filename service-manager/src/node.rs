@@ -19,6 +19,7 @@ use crate::identity::Materials;
 use crate::meta::Meta;
 use crate::order::Orders;
 use crate::readiness::Readiness;
+use crate::register::Register;
 use crate::reset::Requested;
 use crate::udev_rules::Applied;
 use crate::upgrade::Upgrades;
@@ -50,6 +51,8 @@ pub struct Node {
     pub config_misses: watch::Sender<u64>,
     /// What is remembered about the config besides the config.
     pub configuration: Configuration,
+    /// What keys of the TPM depend on.
+    pub(crate) register: Arc<Register>,
     /// Values that outlive upgrades.
     pub meta: Meta,
     /// STATE, EPHEMERAL and the user's.
@@ -73,6 +76,7 @@ impl Node {
     pub(crate) fn new(runtime: Arc<Runtime>) -> Arc<Self> {
         Arc::new_cyclic(|node| Self {
             meta: Meta::new(runtime.store.clone(), runtime.journal.clone()),
+            register: Arc::new(Register::new(runtime.clone())),
             runtime,
             sequencer: Sequencer::default(),
             orders: Arc::new(Orders::of(node)),

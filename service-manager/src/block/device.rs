@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use runtime::Runtime;
 
-pub(super) const CLASS: &str = "/sys/class/block";
+pub(crate) const CLASS: &str = "/sys/class/block";
 /// Unit of the `size` file, whatever the disk's own sectors.
 pub(super) const SECTOR_BYTES: u64 = 512;
 

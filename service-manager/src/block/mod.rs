@@ -10,6 +10,7 @@
 
 mod device;
 mod links;
+mod opened;
 mod product_data;
 mod volume;
 
@@ -28,8 +29,10 @@ use runtime::store::{
 use runtime::Runtime;
 use serde_json::json;
 
-pub(crate) use device::pretty_size;
-use device::{CLASS, Device, devices, text};
+pub(crate) use device::{CLASS, pretty_size};
+pub(crate) use opened::{Opened, disks_and_partitions, probe};
+
+use device::{Device, devices, text};
 
 /// How long the first look waits for the drivers of all devices.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(30);

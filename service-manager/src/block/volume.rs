@@ -5,28 +5,13 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 
 use ondisk::gpt::{self, Geometry};
-use ondisk::{ReadAt, ReadError};
 use runtime::store::DiscoveredVolume;
 
 use super::device::{Device, SECTOR_BYTES, pretty_size, text};
+use super::opened::Opened;
 use runtime::Runtime;
-
-/// A device as the readers of `ondisk` want it.
-struct Opened(File);
-
-impl ReadAt for Opened {
-    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let length = buffer.len();
-        self.0.read_exact_at(buffer, offset).map_err(|error| ReadError {
-            offset,
-            length,
-            errno: error.raw_os_error().unwrap_or(0),
-        })
-    }
-}
 
 pub(super) fn discover(runtime: &Runtime, device: &Device) -> DiscoveredVolume {
     let parent = device.parent.clone().unwrap_or_default();

@@ -17,17 +17,17 @@ use runtime::request;
 use runtime::store::{IN_FORCE, PERSISTENT, Resource};
 use zeroize::Zeroizing;
 
-use super::change::{Change, diff};
+use super::change::{self, Change, diff};
 use super::pending::{self, Kind, Pending};
 use super::plan::{self, Plan, Refusal, Situation};
 use super::refused::{self, Place};
-use super::register::Trust;
 use super::state::{CONFIG, RETURNED, State};
 use super::{Wrong, judge, kept, publish, text_in_force};
 use crate::container::NOT_SUPPORTED;
 use crate::install;
 use crate::node::Node;
 use crate::order::Order;
+use crate::register::Trust;
 use crate::volumes;
 
 /// How long the answer may take to leave the node before the config takes effect: its effect may be another address.
@@ -175,7 +175,10 @@ async fn attempt(
     if !request.dry_run {
         if now.change.is_none() {
             // Nobody has a certificate of this node yet.
-            super::register::admit_soon(node, Trust::Outside, &text).await.map_err(Failure::Keep)?;
+            node.register
+                .admit_soon(Trust::Outside, change::is_for_keeps(&text))
+                .await
+                .map_err(Failure::Keep)?;
             if let Err(error) = volumes::provision_system_disk(node, Some(config.clone())).await {
                 node.runtime
                     .journal

@@ -93,9 +93,9 @@ fn is_live(field: &str) -> bool {
     })
 }
 
-/// Whether a config says of itself that it is not to be taken from the disk (`persist: false`).
-pub(crate) fn is_not_for_keeps(text: &str) -> bool {
-    Documents::read(text).is_ok_and(|found| found.main.get("persist") == Some(&Value::Bool(false)))
+/// Whether a config says of itself that it is for keeps: not without `persist: false`, which has it not taken from the disk.
+pub(crate) fn is_for_keeps(text: &str) -> bool {
+    !Documents::read(text).is_ok_and(|found| found.main.get("persist") == Some(&Value::Bool(false)))
 }
 
 /// The difference as lines with `+` and `-`, with three lines around each change. It may hold secrets.
@@ -256,8 +256,8 @@ mod tests {
 
     #[test]
     fn a_config_is_for_keeps_unless_it_says_otherwise() {
-        assert!(is_not_for_keeps("version: v1alpha1\npersist: false\n"));
-        assert!(!is_not_for_keeps("version: v1alpha1\npersist: true\n") && !is_not_for_keeps(BASE));
+        assert!(!is_for_keeps("version: v1alpha1\npersist: false\n"));
+        assert!(is_for_keeps("version: v1alpha1\npersist: true\n") && is_for_keeps(BASE));
     }
 
     #[test]

@@ -9,7 +9,6 @@
 //! | [`kept`] | the config on STATE as clients see it |
 //! | [`pending`] | changes that undo themselves |
 //! | [`refused`] | what `Diagnostics` says of configs that are not taken |
-//! | [`register`] | the TPM's register for a config from outside |
 //! | [`maintenance`] | what such a node shows and says |
 //!
 //! Order: a change is on the disk before it is acknowledged, and in force after it.
@@ -24,7 +23,6 @@ pub(crate) mod maintenance;
 pub(crate) mod pending;
 pub(crate) mod plan;
 pub(crate) mod refused;
-pub(crate) mod register;
 pub(crate) mod source;
 mod state;
 mod volume;
@@ -39,7 +37,6 @@ use zeroize::Zeroizing;
 
 use crate::locked::{Look, Maintenance, Memory};
 use crate::node::Node;
-pub(crate) use bundle::{boot_file, medium_addons};
 use pending::{AtBoot, Pending};
 use runtime::checkpoint::Keep;
 use runtime::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, Spec};
@@ -61,8 +58,6 @@ pub struct Configuration {
     pub(crate) settled: watch::Sender<bool>,
     /// How the node waits for a config, if it does.
     pub(crate) maintenance: watch::Sender<Maintenance>,
-    /// What keys of the TPM depend on.
-    pub(crate) register: register::Register,
     /// Held by whoever changes the config.
     busy: tokio::sync::Mutex<()>,
     /// A config was applied that takes a restart.
@@ -78,7 +73,6 @@ impl Default for Configuration {
             disks_settled: watch::channel(false).0,
             settled: watch::channel(false).0,
             maintenance: watch::channel(Maintenance::No).0,
-            register: register::Register::default(),
             busy: tokio::sync::Mutex::new(()),
             rebooting: AtomicBool::new(false),
             pending: Mutex::new(None),
@@ -176,7 +170,7 @@ fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
     if let Err(error) = Keep::save(Keep::CONFIG, &text, &node.runtime.init) {
         node.runtime.journal.warn(&format!("keep the machine config for a restart: {error}"));
     }
-    if node.configuration.register.keeps(register::is_for_keeps(&text)) {
+    if node.register.keeps(change::is_for_keeps(&text)) {
         // Keys of the TPM demand another next start.
         node.volumes.bring_anew();
     }
@@ -250,7 +244,7 @@ pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
 
 /// Mounts STATE if it is there; says what keeps it from that. Blocks.
 pub(crate) fn look_for_state(node: &Node) -> Look {
-    look_in(node, Path::new(volume::CLASS))
+    look_in(node, Path::new(crate::block::CLASS))
 }
 
 fn several(devices: &[PathBuf]) -> Look {
@@ -332,11 +326,6 @@ pub(crate) fn begin_boot(node: &Arc<Node>) -> Option<Pending> {
             None
         }
     }
-}
-
-/// Whether a device holds the volume on which a node looks for its config.
-pub(crate) fn is_config_volume(device: &Path) -> bool {
-    matches!(volume::probe(device), Ok(Some((label, _))) if label == volume::LABEL)
 }
 
 /// Keeps the config that was just taken on STATE, if there is one.

@@ -20,10 +20,10 @@ use runtime::store::{HOSTNAME_STATUS, Spec};
 use zeroize::Zeroizing;
 
 use super::address::{Machine, fill};
-use super::register::Trust;
 use super::state::CONFIG;
 use super::{MAX_BYTES, bundle, http, volume};
 use crate::node::Node;
+use crate::register::Trust;
 
 /// Where an image brings its own config.
 const IN_IMAGE: [&str; 2] = ["/usr/local/etc/billet/config.yaml", "/usr/local/etc/talos/config.yaml"];

@@ -16,7 +16,7 @@ use ondisk::probe::Kind;
 use rustix::mount::{MountFlags, mount};
 use zeroize::Zeroizing;
 
-use super::volume;
+use crate::block;
 use crate::modules::load_modules;
 
 /// Where it is mounted.
@@ -59,7 +59,7 @@ pub(crate) fn find(class: &Path) -> Found {
         let uevent = fs::read_to_string(class.join(name).join("uevent")).unwrap_or_default();
         uevent.lines().any(|line| line.strip_prefix("PARTNAME=") == Some(LABEL))
     };
-    let mut found: Vec<PathBuf> = volume::block_devices(class).into_iter().filter(named).collect();
+    let mut found: Vec<PathBuf> = block::disks_and_partitions(class).into_iter().filter(named).collect();
     match (found.len(), found.pop()) {
         (_, None) => Found::Nothing,
         (1, Some(device)) => Found::One(device),
@@ -162,6 +162,9 @@ impl State {
     }
 }
 
+/// What the kernel needs to mount a FAT.
+const FAT_MODULES: &[&str] = &["nls_cp437", "nls_ascii", "nls_iso8859-1", "vfat"];
+
 /// Mounts a partition of the system disk with whatever file system it holds.
 pub(crate) fn mount_volume(
     device: &Path,
@@ -170,7 +173,7 @@ pub(crate) fn mount_volume(
     flags: MountFlags,
 ) -> Result<(), String> {
     let name = device.display();
-    let kind = match volume::probe(device) {
+    let kind = match block::probe(device) {
         Ok(Some((_, kind @ (Kind::Xfs | Kind::Ext4 | Kind::Vfat)))) => kind,
         Ok(Some((_, kind))) => {
             return Err(format!("{name} ({label}) holds {kind}, which cannot be mounted"));
@@ -191,7 +194,7 @@ fn modules(kind: Kind) -> &'static [&'static str] {
         // Their checksum is asked for by an alias, which nothing of ours answers in the kernel's place.
         Kind::Xfs => &["crc32c_generic", "xfs"],
         Kind::Ext4 => &["crc32c_generic", "ext4"],
-        _ => volume::FAT_MODULES,
+        _ => FAT_MODULES,
     }
 }
 

@@ -5,29 +5,23 @@
 //! made for what somebody else wrote.
 //! Source: docs/users/config-lifecycle.md (`metal-iso`).
 
-use std::fs;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ondisk::probe::Kind;
-use ondisk::{ReadAt, ReadError, fat, iso9660};
+use ondisk::{fat, iso9660};
 use zeroize::Zeroizing;
 
 use super::source::{Origin, Search, found};
+use crate::block::{CLASS, Opened, disks_and_partitions, probe};
+use crate::boot_medium::CONFIG_VOLUME;
 
-pub(super) const LABEL: &str = "metal-iso";
 const FILE: &str = "config.yaml";
-/// What the kernel needs to mount a FAT.
-pub(super) const FAT_MODULES: &[&str] = &["nls_cp437", "nls_ascii", "nls_iso8859-1", "vfat"];
-/// Every disk and partition.
-pub(super) const CLASS: &str = "/sys/class/block";
-
 /// Reads the config of the volume. Without one this is no failure: a blank machine waits for it.
 pub(super) fn read() -> Search {
     let mut seen = Vec::new();
-    for device in block_devices(Path::new(CLASS)) {
+    for device in disks_and_partitions(Path::new(CLASS)) {
         match probe(&device) {
-            Ok(Some((label, kind))) if label == LABEL => {
+            Ok(Some((label, kind))) if label == CONFIG_VOLUME => {
                 return found(Origin::Volume, read_volume(&device, kind));
             }
             Ok(Some((label, kind))) => seen.push(format!("{} ({kind}, label {label:?})", device.display())),
@@ -40,36 +34,17 @@ pub(super) fn read() -> Search {
     } else {
         format!("there are {}", seen.join(", "))
     };
-    Search::Absent(format!("no volume labelled {LABEL}: {seen}"))
-}
-
-/// Disks and partitions, sorted; loop and device-mapper devices carry the system itself.
-pub(super) fn block_devices(class: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(class) else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let ours = |name: &String| ["loop", "dm-", "ram", "zram"].iter().any(|prefix| name.starts_with(prefix));
-    let mut devices: Vec<_> =
-        names.filter(|name| !ours(name)).map(|name| Path::new("/dev").join(name)).collect();
-    devices.sort();
-    devices
-}
-
-/// Label and kind of what lies on a device.
-pub(super) fn probe(device: &Path) -> std::io::Result<Option<(String, Kind)>> {
-    let mut start = Vec::new();
-    let limit = u64::try_from(ondisk::probe::PROBE_BYTES).unwrap_or(u64::MAX);
-    fs::File::open(device)?.take(limit).read_to_end(&mut start)?;
-    Ok(ondisk::probe::probe(&start).map(|found| (found.label, found.kind)))
+    Search::Absent(format!("no volume labelled {CONFIG_VOLUME}: {seen}"))
 }
 
 fn read_volume(device: &Path, kind: Kind) -> Result<Zeroizing<String>, String> {
     let name = device.display();
     let failed = |reason: &dyn std::fmt::Display| format!("read {FILE} of {name} ({kind}): {reason}");
     let limit = u32::try_from(super::MAX_BYTES).unwrap_or(u32::MAX);
-    let volume = || Volume::open(device).map_err(|error| failed(&error));
+    let opened = || Opened::open(device).map_err(|error| failed(&error));
     let bytes = match kind {
-        Kind::Vfat => fat::read_in_root(volume()?, FILE, limit).map_err(|error| failed(&error)),
-        Kind::Iso9660 => iso9660::read_in_root(volume()?, FILE, limit).map_err(|error| failed(&error)),
+        Kind::Vfat => fat::read_in_root(opened()?, FILE, limit).map_err(|error| failed(&error)),
+        Kind::Iso9660 => iso9660::read_in_root(opened()?, FILE, limit).map_err(|error| failed(&error)),
         _ => Err(failed(&"only FAT and ISO 9660 are read: make the volume anew as one of these")),
     };
     let bytes = Zeroizing::new(bytes?);
@@ -80,49 +55,15 @@ fn read_volume(device: &Path, kind: Kind) -> Result<Zeroizing<String>, String> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// A device as the reader of `ondisk` wants it.
-pub(super) struct Volume(fs::File);
-
-impl Volume {
-    /// Opens it for reading.
-    pub(super) fn open(device: &Path) -> std::io::Result<Self> {
-        fs::File::open(device).map(Self)
-    }
-
-    /// Its length.
-    pub(super) fn bytes(&self) -> std::io::Result<u64> {
-        (&self.0).seek(SeekFrom::End(0))
-    }
-}
-
-impl ReadAt for Volume {
-    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let length = buffer.len();
-        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset).map_err(|error| ReadError {
-            offset,
-            length,
-            errno: error.raw_os_error().unwrap_or(0),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
 
-    #[test]
-    fn the_system_s_own_devices_are_not_searched() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["vdb", "loop0", "dm-1", "vda1", "vda"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        let names: Vec<_> = block_devices(dir.path()).iter().map(|path| path.display().to_string()).collect();
-        assert_eq!(names, ["/dev/vda", "/dev/vda1", "/dev/vdb"]);
-    }
+    use super::*;
 
     /// A volume of 64 MiB with this file.
     fn fat_volume(path: &Path, content: &str) {
-        let volume = fat::Volume { label: LABEL, volume_id: 7, sector_bytes: 512, bytes: 64 << 20 };
+        let volume = fat::Volume { label: CONFIG_VOLUME, volume_id: 7, sector_bytes: 512, bytes: 64 << 20 };
         let files = [fat::File { path: "CONFIG.YAML", content: content.as_bytes() }];
         let file = fs::File::create(path).unwrap();
         file.set_len(64 << 20).unwrap();
@@ -134,7 +75,7 @@ mod tests {
     /// What `read` does with a volume that it found.
     fn read_of(path: &Path) -> Result<String, String> {
         let (label, kind) = probe(path).unwrap().unwrap();
-        assert_eq!(label, LABEL);
+        assert_eq!(label, CONFIG_VOLUME);
         read_volume(path, kind).map(|text| text.to_string())
     }
 
@@ -166,7 +107,17 @@ mod tests {
         let iso = |folder: &Path| {
             tool(
                 "xorriso",
-                &["-as", "mkisofs", "-quiet", "-r", "-V", LABEL, "-o", &text(&path("iso")), &text(folder)],
+                &[
+                    "-as",
+                    "mkisofs",
+                    "-quiet",
+                    "-r",
+                    "-V",
+                    CONFIG_VOLUME,
+                    "-o",
+                    &text(&path("iso")),
+                    &text(folder),
+                ],
             );
             read_of(&path("iso"))
         };
@@ -179,7 +130,7 @@ mod tests {
         assert!(iso(&linked).unwrap_err().contains("is a symbolic link"));
         let ext4 = path("ext4");
         fs::File::create(&ext4).unwrap().set_len(16 << 20).unwrap();
-        tool("mkfs.ext4", &["-q", "-L", LABEL, "-d", &text(&good), &text(&ext4)]);
+        tool("mkfs.ext4", &["-q", "-L", CONFIG_VOLUME, "-d", &text(&good), &text(&ext4)]);
         let error = read_of(&ext4).unwrap_err();
         assert!(error.contains("(ext4): only FAT and ISO 9660 are read"), "{error}");
     }

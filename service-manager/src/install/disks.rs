@@ -1,6 +1,6 @@
 //! The disks of this machine as candidates for an installation.
 //!
-//! Owns: telling the disk that this machine runs from, and what each of the others holds.
+//! Owns: what each of them holds.
 //! Does not: write. A disk is opened as the installer opens it, so one in use is known as such.
 //! Fails by: a disk that cannot be read is a candidate that says why.
 
@@ -14,7 +14,7 @@ use runtime::errors::chain;
 
 use super::choose::{Candidate, Holds};
 use crate::block::{self, Listed};
-use crate::configuration;
+use crate::boot_medium;
 use crate::node::Node;
 
 /// Every disk. Reads the ends of each: not for the runtime's own threads.
@@ -23,23 +23,13 @@ pub(super) fn candidates(node: &Node) -> Vec<Candidate> {
 }
 
 fn candidate(node: &Node, listed: Listed) -> Candidate {
-    let holds = match medium(node, &listed) {
+    let holds = match boot_medium::use_of(&node.runtime, &listed) {
         Some(how) => Holds::Medium(how),
         // Both are refused for what they are, and opening them for writing would fail.
         None if listed.disk.cdrom || listed.disk.readonly => Holds::Nothing,
         None => holds(Path::new(&listed.disk.dev_path)).unwrap_or_else(Holds::Unusable),
     };
     Candidate { disk: listed.disk, name: listed.name, holds }
-}
-
-/// What this machine has of this disk, if it runs from it.
-pub(crate) fn medium(node: &Node, listed: &Listed) -> Option<&'static str> {
-    let source = node.runtime.boot.root_source.split_once(" (").map(|(device, _)| Path::new(device));
-    if source.is_some_and(|source| listed.nodes.iter().any(|node| node == source)) {
-        return Some("was started from");
-    }
-    let is_config = |device: &std::path::PathBuf| configuration::is_config_volume(device);
-    listed.nodes.iter().any(is_config).then_some("reads its configuration from")
 }
 
 /// Refuses an open disk that is not the one that was chosen any more, or holds something else than it did. What is

@@ -39,8 +39,6 @@ use ondisk::manifest::Layer;
 use ondisk::{Architecture, fat};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-pub(crate) use disks::medium;
-
 use choose::{Candidate, Holds, Refused, Wanted, choose};
 use source::{Prepared, Source};
 

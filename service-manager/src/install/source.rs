@@ -27,7 +27,7 @@ use ondisk::manifest::{Layer, RootManifest};
 use super::Failure;
 use crate::node::Node;
 use crate::upgrade::{self, Found, Layers};
-use crate::{configuration, secure_boot};
+use crate::{boot_medium, secure_boot};
 
 /// Machines with UEFI have this folder.
 const EFI: &str = "/sys/firmware/efi";
@@ -131,7 +131,7 @@ impl Prepared {
         let grub = wants_grub(install, &node.runtime.path(EFI))
             .then(|| grub::Parts::read(&node.runtime.root.join(system::FOLDER)))
             .transpose()?;
-        let addons = configuration::medium_addons(node).map_err(Failure::Other)?;
+        let addons = boot_medium::addons(&node.runtime).map_err(Failure::Other)?;
         addon::check_beside(&addons, &uki)?;
         let addons = addons.into_iter().map(|(name, content)| (format!("{}/{name}", addon::FOLDER), content));
         let (loader, loader_config) = (boot.loader, boot.loader_config);
@@ -153,7 +153,7 @@ impl Prepared {
 fn running(node: &Node) -> Result<System, Failure> {
     let mut system = System::running(&node.runtime.root)?;
     if secure_boot::is_on(&node.runtime.root) {
-        let read = |path: &str| configuration::boot_file(node, path).map_err(Failure::Other);
+        let read = |path: &str| boot_medium::file(&node.runtime, path).map_err(Failure::Other);
         system.boot.signed_uki = read(MEDIUM_UKI)?.unwrap_or_default();
         if let Some(loader) = read(boot_volume::loader_path(Architecture::OWN))? {
             system.boot.loader = loader;

@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::configuration::refused::{self, Place};
 use crate::configuration::source::{self, Candidate, Origin, Search};
-use crate::configuration::{self, change, pending, register};
+use crate::configuration::{self, change, pending};
 use crate::locked::{Look, Maintenance, Memory, decide};
 use crate::node::Node;
 use crate::tasks::{Stage, publish_stage};
@@ -163,7 +163,7 @@ impl Looking {
         };
         let mut kept = source::from_state(node);
         if let Search::Found(candidate) = &kept
-            && change::is_not_for_keeps(&candidate.text)
+            && !change::is_for_keeps(&candidate.text)
             && node.runtime.parameters.config.as_ref().is_some_and(|source| *source != ConfigSource::None)
         {
             self.say_once(
@@ -266,7 +266,8 @@ async fn take_kept(node: &Arc<Node>, candidate: Candidate) -> Result<(), LookErr
 
 /// Before a config does anything: the TPM hears of one that whoever holds the machine may have written.
 async fn admit(node: &Arc<Node>, candidate: &Candidate) -> Result<(), LookError> {
-    register::admit_soon(node, candidate.origin.trust(), &candidate.text).await.map_err(LookError::Load)
+    let (trust, is_for_keeps) = (candidate.origin.trust(), change::is_for_keeps(&candidate.text));
+    node.register.admit_soon(trust, is_for_keeps).await.map_err(LookError::Load)
 }
 
 /// Makes STATE as the candidate wants it, if it is missing, and takes the candidate; a STATE that it opened and that has
@@ -281,7 +282,7 @@ async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<()
             .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
     }
     match source::from_state(node) {
-        Search::Found(kept) if !change::is_not_for_keeps(&kept.text) => enter(node, kept),
+        Search::Found(kept) if change::is_for_keeps(&kept.text) => enter(node, kept),
         _ => enter(node, candidate),
     }
 }

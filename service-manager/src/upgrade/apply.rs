@@ -16,12 +16,12 @@ use ondisk::manifest::Layer;
 use runtime::store::UpgradeStatus;
 
 use super::image::{Here, Prepared, blocking, here};
-use super::record::{Record, State, TAG};
 use super::{Failure, booted, import, status, trial, wipe};
 use crate::flight_recorder;
 use crate::node::Node;
 use crate::order::Order;
 use crate::secure_boot;
+use crate::upgrade_record::{self, Record, State};
 
 /// Who is told how far it is, besides the status and the console.
 pub(crate) type Tell = Box<dyn Fn(&str) + Send>;
@@ -121,12 +121,12 @@ pub(crate) async fn roll_back(node: &Arc<Node>) -> Result<String, Failure> {
 
 /// The record in META.
 pub(super) fn read(node: &Node) -> Option<Record> {
-    Record::from_bytes(&node.meta.get(TAG)?)
+    upgrade_record::read(&node.meta)
 }
 
 /// Keeps a record in META; durable when this returns.
 pub(super) async fn keep(node: &Node, record: &Record) -> Result<(), Failure> {
-    node.meta.set(TAG, &record.to_bytes()).await.map_err(|error| Failure::Outside(error.to_string()))
+    upgrade_record::keep(&node.meta, record).await.map_err(|error| Failure::Outside(error.to_string()))
 }
 
 /// Kernel arguments that the config adds, as the installation had them.

@@ -10,7 +10,6 @@ mod apply;
 mod booted;
 mod image;
 pub(crate) mod import;
-mod record;
 mod registries;
 mod signatures;
 mod staged;
@@ -131,11 +130,6 @@ impl Upgrades {
     fn take(&self) -> Option<Request> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
-}
-
-/// Whether a system is on trial, this one or one that an upgrade has put on the disk: what is written must suit both.
-pub(crate) fn is_on_trial(node: &Node) -> bool {
-    apply::read(node).is_some_and(|record| record.state == record::State::Trial)
 }
 
 /// Whether a registry has an installer image of ours under this name. Newer clients have the node pull an image before

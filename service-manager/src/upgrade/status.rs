@@ -2,8 +2,8 @@
 
 use runtime::store::{RuntimeSpec, Spec, UPGRADE_STATUS, UpgradeStatus};
 
-use super::record::Record;
 use crate::node::Node;
+use crate::upgrade_record::Record;
 
 const ID: &str = "upgrade";
 

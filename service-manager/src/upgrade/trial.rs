@@ -18,12 +18,12 @@ use runtime::store::{MACHINE_STATUS, RuntimeSpec, Spec};
 use tokio::time::Instant;
 
 use super::image::{Here, blocking, here};
-use super::record::{Record, State, Verdict};
 use super::{Failure, apply, booted, publish_event, status};
 use crate::flight_recorder::{Summary, Trial};
 use crate::late_services::may_wait;
 use crate::node::Node;
 use crate::order::Order;
+use crate::upgrade_record::{Record, State, Verdict};
 use crate::{system_disk, time};
 
 /// Between two looks.

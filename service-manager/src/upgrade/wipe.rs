@@ -10,10 +10,10 @@
 
 use installer::volumes::EPHEMERAL;
 
-use super::record::State;
 use super::{apply, booted};
 use crate::meta::MetaError;
 use crate::node::Node;
+use crate::upgrade_record::State;
 
 /// Its tag: beyond the one byte that clients can name.
 const TAG: u32 = 0x4249_0011;
@@ -57,8 +57,8 @@ async fn remove(node: &Node) -> Result<(), MetaError> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::record::Record;
     use super::*;
+    use crate::upgrade_record::Record;
 
     fn node(dir: &std::path::Path, command_line: &str) -> Arc<Node> {
         std::fs::create_dir_all(dir.join("proc")).unwrap();

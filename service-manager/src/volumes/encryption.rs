@@ -19,9 +19,8 @@ use zeroize::Zeroizing;
 use super::key::{Origin, VolumeKey};
 use super::opening::Job;
 use super::{salt, specs};
-use crate::configuration::register;
 use crate::node::Node;
-use crate::upgrade;
+use crate::upgrade_record;
 
 /// Why a key of STATE cannot be locked to STATE.
 const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave lockToState out";
@@ -102,9 +101,12 @@ impl Own {
             machine: machine(node),
             salt,
             locks_by_default,
-            is_on_trial: upgrade::is_on_trial(node),
-            demands_config: register::next_is_authenticated(node, volume),
-            register: if has_tpm_key { register::close(node) } else { Ok(()) },
+            is_on_trial: upgrade_record::is_on_trial(&node.meta),
+            // STATE is asked for while it is made.
+            demands_config: node
+                .register
+                .next_is_authenticated(volume == STATE || node.configuration.state().is_some()),
+            register: if has_tpm_key { node.register.close() } else { Ok(()) },
         }
     }
 

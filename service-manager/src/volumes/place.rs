@@ -16,7 +16,7 @@ use runtime::store::Disk;
 use super::specs::VolumeSpec;
 use super::{NodeHost, SYSTEM, seed};
 use crate::block::{self, Listed};
-use crate::install::medium;
+use crate::boot_medium;
 use crate::node::Node;
 use crate::system_disk::{self, partition_path, read_table};
 
@@ -98,7 +98,7 @@ fn candidate(node: &Node, listed: Listed, system: &Result<Option<PathBuf>, Strin
         .map(|system| system.as_ref().is_some_and(|system| *system == Path::new(&listed.disk.dev_path)));
     let unusable = match () {
         () if listed.disk.readonly || listed.disk.cdrom => Some("it cannot be written".to_owned()),
-        () => medium(node, &listed).map(|how| format!("this machine {how} it")),
+        () => boot_medium::use_of(&node.runtime, &listed).map(|how| format!("this machine {how} it")),
     };
     Candidate { disk: listed.disk, is_system, unusable }
 }

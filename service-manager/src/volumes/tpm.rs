@@ -21,7 +21,7 @@ use tpm::{Demand, Device, Pcrs, Sealed, Values};
 use unlock::{KeyKind, SealedKey, Secret};
 
 use super::opening::chance;
-use crate::configuration::register;
+use crate::register;
 use crate::secure_boot;
 
 /// Where the config names none: what Secure Boot measured.

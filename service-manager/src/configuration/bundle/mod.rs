@@ -1,7 +1,8 @@
 //! The config bundle: configs of single machines on the medium that this one was started from.
 //!
-//! Owns: which disk or medium that is, what tells this machine from others, taking the one entry that is for it.
-//! Does not: know the file ([`ondisk::bundle`]), check its signature or open what is sealed ([`installer::bundle`]).
+//! Owns: what tells this machine from others, taking the one entry that is for it.
+//! Does not: say which disk or medium that is ([`crate::boot_medium`] does), know the file ([`ondisk::bundle`]), check its
+//! signature or open what is sealed ([`installer::bundle`]).
 //! Order: key, signature, then the entries; the TPM is asked for its key only if an entry names one, and to open the one
 //! entry that is this machine's. What cannot be used is told with what to do, and the node waits for a config.
 //! Source: docs/formats/config-bundle.md; docs/users/per-device.md.
@@ -11,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use installer::addon;
 use installer::bundle::{DeviceKey, NotASelector, Selector, entries, find, open};
 use ondisk::bundle::{Entry, KEPT_KEY_PATH, PATH, Payload, PublicKey, Sealed, matching};
 use runtime::errors::chain;
@@ -20,15 +20,9 @@ use tpm::Transport;
 use zeroize::Zeroizing;
 
 use super::source::{Candidate, Origin, Search, text_of};
-use super::volume::Volume;
+use crate::block::Opened;
+use crate::boot_medium;
 use crate::node::Node;
-use crate::system_disk;
-
-/// Where init mounts a medium whose files the root's layers are.
-const MEDIUM: &str = "/run/billet/medium";
-
-/// Longest file for firmware that is read: a UKI has about 16 MB.
-const BOOT_FILE_BYTES: u32 = 256 << 20;
 
 /// How long the drivers of network cards may take, whose addresses tell this machine from others.
 const CARDS_DEADLINE: Duration = Duration::from_secs(5);
@@ -56,10 +50,10 @@ pub(super) async fn read(node: &Arc<Node>) -> Search {
 }
 
 fn look(node: &Node) -> Result<Option<Candidate>, String> {
-    let Some(device) = device(node) else { return Ok(None) };
+    let Some(device) = boot_medium::device(&node.runtime) else { return Ok(None) };
     let name = device.display().to_string();
     let mut disk =
-        Volume::open(&node.runtime.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
+        Opened::open(&node.runtime.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
     let bytes = disk.bytes().map_err(|error| format!("size of {name}: {error}"))?;
     let found = find(&mut disk, bytes).map_err(|error| format!("{PATH} of {name}: {}", chain(&error)))?;
     let Some(file) = found else { return Ok(None) };
@@ -72,29 +66,6 @@ fn look(node: &Node) -> Result<Option<Candidate>, String> {
     let connect = || -> Connected { Ok(Box::new(crate::tpm_device::open(&node.runtime.root)?)) };
     let Own { selectors, passed_over } = own(&node.runtime.path("/sys"));
     take(&file, &key, &name, Machine { own: selectors, passed_over, connect })
-}
-
-/// A file on the EFI system partition of the disk or medium that this machine was started from; `None`: there is none.
-pub(crate) fn boot_file(node: &Node, path: &str) -> Result<Option<Vec<u8>>, String> {
-    let Some(device) = device(node) else { return Ok(None) };
-    let failed =
-        |error: &dyn std::error::Error| format!("read {path} of {}: {}", device.display(), chain(error));
-    let mut disk =
-        Volume::open(&node.runtime.path(&device.display().to_string())).map_err(|error| failed(&error))?;
-    let bytes = disk.bytes().map_err(|error| failed(&error))?;
-    installer::boot_volume::file(&mut disk, bytes, path, BOOT_FILE_BYTES).map_err(|error| failed(&error))
-}
-
-/// The addons on the EFI system partition of the medium that this machine was started from, by name.
-pub(crate) fn medium_addons(node: &Node) -> Result<Vec<(String, Vec<u8>)>, String> {
-    let Some(device) = medium(node) else { return Ok(Vec::new()) };
-    let failed = |error: &dyn std::error::Error| {
-        format!("read {} of {}: {}", addon::FOLDER, device.display(), chain(error))
-    };
-    let mut disk =
-        Volume::open(&node.runtime.path(&device.display().to_string())).map_err(|error| failed(&error))?;
-    let bytes = disk.bytes().map_err(|error| failed(&error))?;
-    addon::of_disk(&mut disk, bytes).map_err(|error| failed(&error))
 }
 
 /// What an entry is compared with, and opened by.
@@ -196,25 +167,6 @@ fn opened(sealed: &Sealed<'_>, connect: &impl Fn() -> Connected) -> Result<Zeroi
 fn key(node: &Node) -> Result<Option<PublicKey>, String> {
     let kept = installer::system::kept_config_key(&node.runtime.path("/"));
     kept.map_err(|error| format!("{} ({KEPT_KEY_PATH})", chain(&error)))
-}
-
-/// The disk or medium that this machine was started from; where that is neither, its installed disk.
-fn device(node: &Node) -> Option<PathBuf> {
-    // Of several installed disks none is this machine's.
-    medium(node).or_else(|| Some(system_disk::known(&node.runtime)?.path))
-}
-
-fn medium(node: &Node) -> Option<PathBuf> {
-    let mounts = fs::read_to_string(node.runtime.path("/proc/self/mounts")).unwrap_or_default();
-    mounted(&mounts, MEDIUM)
-}
-
-fn mounted(mounts: &str, target: &str) -> Option<PathBuf> {
-    let mut lines = mounts.lines().map(|line| line.split(' '));
-    lines.find_map(|mut words| {
-        let source = words.next()?;
-        (words.next()? == target).then(|| PathBuf::from(source))
-    })
 }
 
 /// What tells this machine from others, and what does not.

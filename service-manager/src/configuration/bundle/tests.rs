@@ -1,13 +1,10 @@
 #[path = "../../../../crates/tpm/tests/emulator/mod.rs"]
 mod emulator;
 
-use std::os::unix::fs::FileExt as _;
 use std::sync::Mutex;
 
 use installer::bundle::{SigningKey, seal};
 use ondisk::bundle::blank;
-use ondisk::fat;
-use ondisk::gpt::{Geometry, Guid, Request, Size, lay_out, types};
 use sys::Errno;
 
 use super::*;
@@ -200,65 +197,4 @@ fn what_many_machines_have_names_none_and_is_told() {
     ] {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
-}
-
-#[test]
-fn the_medium_is_what_is_mounted_there() {
-    let mounts = "proc /proc proc rw 0 0\n/dev/sr0 /run/billet/medium iso9660 ro 0 0\n";
-    assert_eq!(mounted(mounts, MEDIUM), Some("/dev/sr0".into()));
-    assert_eq!(mounted("", MEDIUM), None);
-}
-
-/// A medium with these files for firmware, mounted on a node whose root is this folder.
-fn medium_with(root: &Path, files: &[fat::File<'_>]) {
-    let (disk_bytes, volume_bytes) = (48 << 20, 40 << 20);
-    let request = Request {
-        name: "EFI".into(),
-        type_guid: types::EFI_SYSTEM,
-        guid: Guid::from_seed(b"efi"),
-        attributes: 0,
-        size: Size::Bytes(volume_bytes),
-    };
-    let geometry = Geometry::new(512, disk_bytes).unwrap();
-    let table = lay_out(geometry, Guid::from_seed(b"medium"), &[request]).unwrap();
-    fs::create_dir_all(root.join("dev")).unwrap();
-    let disk = fs::File::create(root.join("dev/sr0")).unwrap();
-    disk.set_len(disk_bytes).unwrap();
-    let volume = fat::Volume { label: "EFI", volume_id: 1, sector_bytes: 512, bytes: volume_bytes };
-    let start = table.offset_bytes(&table.partitions[0]);
-    for extent in fat::format(&volume, files).unwrap() {
-        disk.write_all_at(&extent.bytes, start + extent.offset).unwrap();
-    }
-    for extent in table.extents().unwrap() {
-        disk.write_all_at(&extent.bytes, extent.offset).unwrap();
-    }
-    fs::create_dir_all(root.join("proc/self")).unwrap();
-    fs::write(root.join("proc/self/mounts"), "/dev/sr0 /run/billet/medium iso9660 ro 0 0\n").unwrap();
-}
-
-#[tokio::test]
-async fn addons_are_those_of_the_medium() {
-    let root = tempfile::tempdir().unwrap();
-    let node = crate::server::tests_node(root.path().to_owned());
-    assert_eq!(medium_addons(&node), Ok(Vec::new()), "no medium");
-    let file = |path, content| fat::File { path, content };
-    medium_with(root.path(), &[file("EFI/BOOT/BOOTX64.EFI", b"loader")]);
-    assert_eq!(medium_addons(&node), Ok(Vec::new()), "no folder");
-    let files = [
-        file("loader/addons/site.addon.efi", &b"site"[..]),
-        file("loader/addons/README", b"text"),
-        file("loader/addons/Other.Addon.EFI", b"other"),
-        file("loader/addons/folder.addon.efi/file", b"in a folder"),
-        file("loader/loader.conf", b"timeout 0"),
-    ];
-    medium_with(root.path(), &files);
-    let mut found = medium_addons(&node).unwrap();
-    found.sort();
-    let wanted = [("Other.Addon.EFI", &b"other"[..]), ("site.addon.efi", b"site")];
-    assert_eq!(found, wanted.map(|(name, content)| (name.to_owned(), content.to_vec())));
-    let long = vec![7; (1 << 20) + 1];
-    medium_with(root.path(), &[file("loader/addons/long.addon.efi", &long)]);
-    let error = medium_addons(&node).unwrap_err();
-    let wanted = "read loader/addons of /dev/sr0: the addon \"long.addon.efi\": it is longer than 1 MiB";
-    assert!(error.starts_with(wanted), "{error}");
 }

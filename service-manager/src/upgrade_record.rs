@@ -1,54 +1,56 @@
 //! What META keeps of an upgrade: enough to tell afterwards what became of it.
 //!
 //! Owns: the record, and the verdict over it on a boot.
-//! Does not: read or write META.
+//! Does not: act on it ([`crate::upgrade`] does).
 //! Order: it is written before the new system may boot, so that a fallback is never without its reason.
 //! Source: docs/formats/meta.md (tag 0x42490010).
 
 use installer::entries::Entry;
 use serde::{Deserialize, Serialize};
 
+use crate::meta::{Meta, MetaError};
+
 /// Its tag: beyond the one byte that clients can name.
-pub(super) const TAG: u32 = 0x4249_0010;
+const TAG: u32 = 0x4249_0010;
 
 /// An upgrade. A later version may add fields; unknown ones are passed over, since the version that it fell back to
 /// reads what the newer one wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The version before.
-    pub(super) from: String,
+    pub(crate) from: String,
     /// The version after.
-    pub(super) to: String,
+    pub(crate) to: String,
     /// Its image.
-    pub(super) image: String,
+    pub(crate) image: String,
     /// The generation in the new system's UKI.
-    pub(super) generation: u32,
+    pub(crate) generation: u32,
     /// The boot that installed it, by the kernel's id: what earlier boots left is not of this upgrade.
     #[serde(default)]
-    pub(super) since: String,
+    pub(crate) since: String,
     /// What became of it.
-    pub(super) state: State,
+    pub(crate) state: State,
     /// Conditions outside of the node that were good before.
     #[serde(default)]
-    pub(super) outside: Vec<String>,
+    pub(crate) outside: Vec<String>,
     /// How often the new system was started.
     #[serde(default)]
-    pub(super) boots: u32,
+    pub(crate) boots: u32,
     /// How far it came.
     #[serde(default)]
-    pub(super) stage: String,
+    pub(crate) stage: String,
     /// Why it was left.
     #[serde(default)]
-    pub(super) reason: String,
+    pub(crate) reason: String,
     /// The last lines of its last boot.
     #[serde(default)]
-    pub(super) last_lines: Vec<String>,
+    pub(crate) last_lines: Vec<String>,
 }
 
 /// What became of an upgrade.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum State {
+pub(crate) enum State {
     /// It was begun, and nobody knows yet.
     #[default]
     Trial,
@@ -64,7 +66,7 @@ pub(super) enum State {
 
 /// What a boot finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Nothing new.
     Settled,
     /// The new system runs, and has to prove itself.
@@ -80,7 +82,7 @@ pub(super) enum Verdict {
 impl Record {
     /// What this boot means. `own`: the generation in the running UKI, which one that somebody signed has none of;
     /// `running`: its entry; `entries`: all there are.
-    pub(super) fn verdict(&self, own: Option<u32>, running: Entry, entries: &[Entry]) -> Verdict {
+    pub(crate) fn verdict(&self, own: Option<u32>, running: Entry, entries: &[Entry]) -> Verdict {
         if self.state != State::Trial {
             return Verdict::Settled;
         }
@@ -94,20 +96,20 @@ impl Record {
     }
 
     /// For META.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    fn to_bytes(&self) -> Vec<u8> {
         // Texts and numbers only: it cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// From META; what cannot be read is no record.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 }
 
 impl State {
     /// For people.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Trial => "trial",
             Self::Kept => "kept",
@@ -116,6 +118,21 @@ impl State {
             Self::RolledBack => "rolled back",
         }
     }
+}
+
+/// The record in META.
+pub(crate) fn read(meta: &Meta) -> Option<Record> {
+    Record::from_bytes(&meta.get(TAG)?)
+}
+
+/// Keeps a record in META; durable when this returns.
+pub(crate) async fn keep(meta: &Meta, record: &Record) -> Result<(), MetaError> {
+    meta.set(TAG, &record.to_bytes()).await
+}
+
+/// Whether a system is on trial, this one or one that an upgrade has put on the disk: what is written must suit both.
+pub(crate) fn is_on_trial(meta: &Meta) -> bool {
+    read(meta).is_some_and(|record| record.state == State::Trial)
 }
 
 #[cfg(test)]

@@ -12,11 +12,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use config::cmdline::ConfigSource;
-use installer::volumes::STATE;
 use ondisk::Digest;
+use runtime::Runtime;
 use tpm::{Pcrs, Transport, Values};
 
-use crate::node::Node;
 use crate::tpm_device;
 
 /// Neither the firmware nor systemd-boot, its stub or shim extend it; systemd-cryptsetup and systemd-pcrphase, which do,
@@ -37,8 +36,10 @@ pub(crate) enum Trust {
 }
 
 /// What is known of the configs of this start.
-#[derive(Debug, Default)]
-pub(crate) struct Register(Mutex<Known>);
+pub(crate) struct Register {
+    runtime: Arc<Runtime>,
+    known: Mutex<Known>,
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
@@ -51,60 +52,71 @@ struct Known {
 }
 
 impl Register {
+    /// Of a start in which no config came into force yet.
+    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
+        Self { runtime, known: Mutex::default() }
+    }
+
     fn known(&self) -> Known {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, change: impl FnOnce(&mut Known)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Notes whether the config in force is for keeps. Whether that is another answer than before.
-    pub(super) fn keeps(&self, is_for_keeps: bool) -> bool {
+    pub(crate) fn keeps(&self, is_for_keeps: bool) -> bool {
         let before = self.known().is_for_keeps.replace(is_for_keeps);
         self.change(|known| known.is_for_keeps = Some(is_for_keeps));
         before.is_some_and(|before| before != is_for_keeps)
     }
-}
 
-/// Before a config comes into force, and before STATE is made with it: a start that takes one from outside is none that
-/// keys of the TPM are for. Asks the TPM; blocks.
-pub(crate) fn admit(node: &Node, trust: Trust, is_for_keeps: bool) {
-    let register = &node.configuration.register;
-    register.keeps(is_for_keeps);
-    register.change(|known| known.trust = known.trust.max(Some(trust)));
-    if let Err(reason) = close(node) {
-        node.runtime.journal.warn(&format!("{reason}; keys of the TPM are not used in this start"));
+    /// Before a config comes into force, and before STATE is made with it: a start that takes one from outside is none that
+    /// keys of the TPM are for. Asks the TPM; blocks.
+    pub(crate) fn admit(&self, trust: Trust, is_for_keeps: bool) {
+        self.keeps(is_for_keeps);
+        self.change(|known| known.trust = known.trust.max(Some(trust)));
+        if let Err(reason) = self.close() {
+            self.runtime.journal.warn(&format!("{reason}; keys of the TPM are not used in this start"));
+        }
     }
-}
 
-/// The same, beside what else the node does.
-pub(crate) async fn admit_soon(node: &Arc<Node>, trust: Trust, text: &str) -> Result<(), String> {
-    let (node, is_for_keeps) = (node.clone(), is_for_keeps(text));
-    let admitted = tokio::task::spawn_blocking(move || admit(&node, trust, is_for_keeps)).await;
-    admitted.map_err(|error| format!("extend PCR {PCR}: {error}"))
-}
+    /// The same, beside what else the node does.
+    pub(crate) async fn admit_soon(self: &Arc<Self>, trust: Trust, is_for_keeps: bool) -> Result<(), String> {
+        let register = self.clone();
+        let admitted = tokio::task::spawn_blocking(move || register.admit(trust, is_for_keeps)).await;
+        admitted.map_err(|error| format!("extend PCR {PCR}: {error}"))
+    }
 
-/// Sees to it that the register is extended if this start took a config from outside. An error: no key of the TPM may be
-/// used. Blocks.
-pub(crate) fn close(node: &Node) -> Result<(), String> {
-    let register = &node.configuration.register;
-    let known = register.known();
-    if known.trust != Some(Trust::Outside) || known.is_extended {
-        return Ok(());
+    /// Sees to it that the register is extended if this start took a config from outside. An error: no key of the TPM may be
+    /// used. Blocks.
+    pub(crate) fn close(&self) -> Result<(), String> {
+        let known = self.known();
+        if known.trust != Some(Trust::Outside) || known.is_extended {
+            return Ok(());
+        }
+        let failed =
+            |reason: String| format!("PCR {PCR} could not be extended for a config from outside: {reason}");
+        // Without a TPM there is no key of it either; one that appears later finds this asked again.
+        let Some(mut device) = tpm_device::find(&self.runtime.root).map_err(failed)? else { return Ok(()) };
+        let is_new = extend(&mut device).map_err(failed)?;
+        self.change(|known| known.is_extended = true);
+        if is_new {
+            self.runtime
+                .journal
+                .say(&format!("the machine config comes from outside: PCR {PCR} of the TPM says so"));
+        }
+        Ok(())
     }
-    let failed =
-        |reason: String| format!("PCR {PCR} could not be extended for a config from outside: {reason}");
-    // Without a TPM there is no key of it either; one that appears later finds this asked again.
-    let Some(mut device) = tpm_device::find(&node.runtime.root).map_err(failed)? else { return Ok(()) };
-    let is_new = extend(&mut device).map_err(failed)?;
-    register.change(|known| known.is_extended = true);
-    if is_new {
-        node.runtime
-            .journal
-            .say(&format!("the machine config comes from outside: PCR {PCR} of the TPM says so"));
+
+    /// Whether the next start has an authenticated config, as far as that is known: then keys of a volume that is made now
+    /// demand one. `has_state`: there will be a STATE to take it from.
+    pub(crate) fn next_is_authenticated(&self, has_state: bool) -> Option<bool> {
+        let named = self.runtime.parameters.config.as_ref();
+        let is_named = named.is_some_and(|source| *source != ConfigSource::None);
+        decide(self.known(), has_state, is_named)
     }
-    Ok(())
 }
 
 /// Extends it unless it is; whether it was not.
@@ -132,26 +144,12 @@ pub(crate) fn is_untouched(tpm: &mut dyn Transport) -> Result<bool, tpm::Error> 
     tpm::read_pcrs(tpm, pcrs).map(|values| values == demanded())
 }
 
-/// Whether the next start has an authenticated config, as far as that is known: then keys of this volume demand one.
-pub(crate) fn next_is_authenticated(node: &Node, volume: &str) -> Option<bool> {
-    // STATE is asked for while it is made.
-    let has_state = volume == STATE || node.configuration.state().is_some();
-    let is_named =
-        node.runtime.parameters.config.as_ref().is_some_and(|source| *source != ConfigSource::None);
-    decide(node.configuration.register.known(), has_state, is_named)
-}
-
 /// `is_named`: the command line names a source, which goes before a STATE whose config is not for keeps.
 fn decide(known: Known, has_state: bool, is_named: bool) -> Option<bool> {
     if has_state && (known.is_for_keeps? || !is_named) {
         return Some(true);
     }
     known.trust.map(|trust| trust == Trust::Image)
-}
-
-/// Whether a text says of itself that it is for keeps.
-pub(crate) fn is_for_keeps(text: &str) -> bool {
-    !super::change::is_not_for_keeps(text)
 }
 
 #[cfg(test)]
@@ -191,30 +189,30 @@ mod tests {
     #[test]
     fn the_least_trusted_config_of_a_start_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        admit(&node, Trust::Outside, true);
-        admit(&node, Trust::State, true);
-        assert_eq!(node.configuration.register.known().trust, Some(Trust::Outside));
-        assert!(!node.configuration.register.keeps(true) && node.configuration.register.keeps(false));
+        let register = Register::new(Runtime::detached(dir.path().to_owned()));
+        register.admit(Trust::Outside, true);
+        register.admit(Trust::State, true);
+        assert_eq!(register.known().trust, Some(Trust::Outside));
+        assert!(!register.keeps(true) && register.keeps(false));
     }
 
     /// A TPM that is there and does not do it is an error for whoever would use its keys; one that is not there is none.
     #[test]
     fn a_tpm_that_does_not_extend_keeps_its_keys_from_being_used() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        admit(&node, Trust::Outside, true);
-        assert_eq!(close(&node), Ok(()), "no TPM");
+        let register = Register::new(Runtime::detached(dir.path().to_owned()));
+        register.admit(Trust::Outside, true);
+        assert_eq!(register.close(), Ok(()), "no TPM");
         // It appears late, and does not answer.
         std::fs::create_dir_all(path(dir.path())).unwrap();
-        let error = close(&node).unwrap_err();
+        let error = register.close().unwrap_err();
         assert!(error.starts_with("PCR 15 could not be extended for a config from outside: "), "{error}");
         let other = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(other.path().to_owned());
+        let register = Register::new(Runtime::detached(other.path().to_owned()));
         std::fs::create_dir_all(path(other.path())).unwrap();
         for trust in [Trust::State, Trust::Image] {
-            admit(&node, trust, true);
-            assert_eq!(close(&node), Ok(()), "the TPM is not asked");
+            register.admit(trust, true);
+            assert_eq!(register.close(), Ok(()), "the TPM is not asked");
         }
     }
 }
