@@ -118,7 +118,7 @@ fn not_ours(node: &Node, target: &Target, request: &Request) -> Result<(), Strin
     if request.skip_volume_check {
         return Ok(());
     }
-    if let Some(volume) = volumes::of_config_on(node, &target.disk, target.partition) {
+    if let Some(volume) = volumes::of_config_on(&node.volumes, &target.disk, target.partition) {
         return Err(format!("the configuration wants {volume}, which is there: take its document out first"));
     }
     match is_of_config {

@@ -4,7 +4,7 @@
 //! whoever is refused. A machine that nobody ever gave a config is open: whoever reaches it may give it one. One that has
 //! a config which it cannot open now is locked: nobody may, from wherever, or a key server that is away for a minute would
 //! make the machine its neighbours'.
-//! Does not: look (`configuration::look_for_state` does), or refuse (`api::roles`, the API server and `loadConfig` do).
+//! Does not: look (`volumes::look` does), or refuse (`api::roles`, the API server and `loadConfig` do).
 //! Source: docs/decisions/0019.
 
 use api::roles::Mode;

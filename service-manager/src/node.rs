@@ -56,7 +56,7 @@ pub struct Node {
     /// Values that outlive upgrades.
     pub meta: Meta,
     /// STATE, EPHEMERAL and the user's.
-    pub volumes: Volumes,
+    pub volumes: Arc<Volumes>,
     /// Upgrades of this node.
     pub upgrades: Upgrades,
     /// The reset that was asked for.
@@ -74,10 +74,14 @@ pub struct Node {
 impl Node {
     /// A node on this runtime, of which nothing runs yet.
     pub(crate) fn new(runtime: Arc<Runtime>) -> Arc<Self> {
+        let meta = Meta::new(runtime.store.clone(), runtime.journal.clone());
+        let register = Arc::new(Register::new(runtime.clone()));
+        let volumes = Arc::new(Volumes::new(runtime.clone(), meta.clone(), register.clone()));
         Arc::new_cyclic(|node| Self {
-            meta: Meta::new(runtime.store.clone(), runtime.journal.clone()),
-            register: Arc::new(Register::new(runtime.clone())),
             runtime,
+            meta,
+            register,
+            volumes,
             sequencer: Sequencer::default(),
             orders: Arc::new(Orders::of(node)),
             flight_recorder: FlightRecorder::default(),
@@ -91,7 +95,6 @@ impl Node {
             controllers: OnceLock::new(),
             api_socket: OnceLock::new(),
             configuration: Configuration::default(),
-            volumes: Volumes::default(),
             upgrades: Upgrades::default(),
             kubernetes: OnceLock::new(),
             install_target: watch::channel(None).0,

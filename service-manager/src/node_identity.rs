@@ -11,8 +11,8 @@ use ondisk::Digest;
 use runtime::store::{IDENTITY, Identity, RuntimeSpec, Spec};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::configuration::State;
 use crate::node::Node;
+use crate::volumes::State;
 
 /// The file on STATE.
 const FILE: &str = "node-identity.yaml";
@@ -27,7 +27,7 @@ pub(crate) async fn publish(node: Arc<Node>) {
     if config.wait_for(Option::is_some).await.is_err() {
         return;
     }
-    let id = match node.configuration.state() {
+    let id = match node.volumes.state() {
         Some(state) => kept(&node, &state),
         None => made(&node),
     };

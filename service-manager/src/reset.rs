@@ -126,7 +126,7 @@ pub(crate) fn wipe_system(node: &Node, disk: &SystemDisk, intent: &ResetIntent) 
             node.runtime.journal.say(&format!("reset: wiping {said} of {}", disk.path.display()));
         }
     };
-    volumes::close(node, &intent.partitions)?;
+    volumes::close(&node.volumes, &intent.partitions)?;
     let done = wiping::run(&mut host(disk)?, intent, disk.slot, &mut tell).map_err(|e| chain(&e))?;
     if intent.partitions.is_empty() || intent.partitions.iter().any(|name| name == "META") {
         node.meta.close();

@@ -123,7 +123,7 @@ static SERVICES: [Service; 11] = [
         starts: Starts::Task("startNetworkd"),
         program: Program::Task(|node| {
             let beside = identity::give_up_without_lease(node.clone());
-            Box::pin(network::run(node.runtime.clone(), node.configuration.states(), beside))
+            Box::pin(network::run(node.runtime.clone(), node.volumes.states(), beside))
         }),
         ..TASK
     },

@@ -18,17 +18,17 @@ use runtime::store::{IN_FORCE, PERSISTENT, Resource};
 use zeroize::Zeroizing;
 
 use super::change::{self, Change, diff};
+use super::files::{CONFIG, RETURNED};
 use super::pending::{self, Kind, Pending};
 use super::plan::{self, Plan, Refusal, Situation};
 use super::refused::{self, Place};
-use super::state::{CONFIG, RETURNED, State};
-use super::{Wrong, judge, kept, publish, text_in_force};
+use super::{Wrong, judge, kept, publish, text_in_force, way_back};
 use crate::container::NOT_SUPPORTED;
 use crate::install;
 use crate::node::Node;
 use crate::order::Order;
 use crate::register::Trust;
-use crate::volumes;
+use crate::volumes::{self, State};
 
 /// How long the answer may take to leave the node before the config takes effect: its effect may be another address.
 const ANSWER_LEAVES: Duration = Duration::from_millis(200);
@@ -157,8 +157,13 @@ async fn attempt(
     let now = situation(node, &text)?;
     let plan = plan::decide(request, confirm.is_some(), &now)?;
     let config = Arc::new(config);
-    let staged = matches!(plan, Plan::Staged);
-    warnings.extend(volumes::check_change(node, config.clone(), &documents, staged).await?);
+    let asked = volumes::Asked {
+        config: config.clone(),
+        documents,
+        staged: matches!(plan, Plan::Staged),
+        way_back: way_back(node),
+    };
+    warnings.extend(volumes::check_change(&node.volumes, asked).await?);
     if matches!(plan, Plan::Reboot) {
         if node.is_container() {
             return Err(Failure::InContainer);
@@ -179,7 +184,7 @@ async fn attempt(
                 .admit_soon(Trust::Outside, change::is_for_keeps(&text))
                 .await
                 .map_err(Failure::Keep)?;
-            if let Err(error) = volumes::provision_system_disk(node, Some(config.clone())).await {
+            if let Err(error) = volumes::provision_system_disk(&node.volumes, Some(config.clone())).await {
                 node.runtime
                     .journal
                     .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
@@ -225,7 +230,7 @@ fn waits_for_confirmation(node: &Node) -> bool {
 }
 
 fn situation(node: &Node, new: &str) -> Result<Situation, Failure> {
-    let has_state = node.configuration.state().is_some();
+    let has_state = node.volumes.state().is_some();
     let Some(old) = text_in_force(node) else {
         return Ok(Situation { change: None, diff: diff("", new), has_state });
     };
@@ -251,10 +256,10 @@ fn carry_out(
     let old = text_in_force(node);
     let back = back(plan, old, confirm);
     if !matches!(plan, Plan::Try(_))
-        && let Some(state) = node.configuration.state()
+        && let Some(state) = node.volumes.state()
     {
         // Should the power go in between, what META says is tried first, and one key of it is the old config's.
-        volumes::keep_record(node, &config).map_err(Failure::Keep)?;
+        volumes::keep_record(&node.volumes, &config).map_err(Failure::Keep)?;
         save(&state, &text, back.as_ref()).map_err(Failure::Keep)?;
         super::remember(node);
         super::show_kept(node);
@@ -341,7 +346,7 @@ pub(crate) async fn confirm(node: &Arc<Node>) -> Result<(), Failure> {
     if !waits_for_confirmation(node) {
         return Err(Failure::NothingPending);
     }
-    if let Some(state) = node.configuration.state() {
+    if let Some(state) = node.volumes.state() {
         pending::clear(&state).map_err(Failure::Keep)?;
     }
     drop(pending::disarm(node));
@@ -427,7 +432,7 @@ mod tests {
         let node = crate::server::tests_node(dir.path().to_owned());
         let state = dir.path().join("state");
         std::fs::create_dir(&state).unwrap();
-        node.configuration.set_state(State::at(&state));
+        node.volumes.set_state(State::at(&state));
         std::fs::write(state.join("config.yaml"), CONFIG).unwrap();
         put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
         let get = |id: &str| node.runtime.store.get(&super::super::MACHINE_CONFIG, id).unwrap();

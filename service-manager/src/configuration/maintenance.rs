@@ -34,7 +34,7 @@ pub(crate) fn announce(node: &Node, material: &Material) {
     };
     let addresses: Vec<&str> =
         material.names.iter().map(String::as_str).filter(|name| reaches_others(name)).collect();
-    let has_recovery_key = crate::volumes::waits_for_somebody(node, installer::volumes::STATE);
+    let has_recovery_key = crate::volumes::waits_for_somebody(&node.volumes, installer::volumes::STATE);
     for line in lines(&addresses, &facts.fingerprint, &material.maintenance, has_recovery_key) {
         node.runtime.journal.say(&line);
     }

@@ -3,7 +3,7 @@
 //! | part | owns |
 //! |---|---|
 //! | [`source`], [`volume`], [`bundle`], [`http`], [`address`] | finding a config |
-//! | [`state`] | the partition STATE and files on it |
+//! | [`files`] | its files on STATE |
 //! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
 //! | [`apply`] | one change from request to answer |
 //! | [`kept`] | the config on STATE as clients see it |
@@ -17,6 +17,7 @@ mod address;
 pub(crate) mod apply;
 mod bundle;
 pub(crate) mod change;
+mod files;
 mod http;
 mod kept;
 pub(crate) mod maintenance;
@@ -24,10 +25,8 @@ pub(crate) mod pending;
 pub(crate) mod plan;
 pub(crate) mod refused;
 pub(crate) mod source;
-mod state;
 mod volume;
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -37,11 +36,10 @@ use zeroize::Zeroizing;
 
 use crate::locked::{Look, Maintenance, Memory};
 use crate::node::Node;
+use crate::volumes::State;
 use pending::{AtBoot, Pending};
 use runtime::checkpoint::Keep;
 use runtime::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, Spec};
-use state::Found;
-pub(crate) use state::{MOUNT_POINT, State, mount_volume};
 
 /// No config is larger, wherever it comes from.
 const MAX_BYTES: u64 = config::MAX_BYTES as u64;
@@ -51,7 +49,6 @@ const MAX_REFUSAL_BYTES: usize = 4000;
 
 /// What the node remembers about its config besides the config.
 pub struct Configuration {
-    state: watch::Sender<Option<State>>,
     /// Disks that were there at the start have their drivers, and the kernel has looked at them.
     pub(crate) disks_settled: watch::Sender<bool>,
     /// Drivers of all devices that were there at the start are loaded.
@@ -69,7 +66,6 @@ pub struct Configuration {
 impl Default for Configuration {
     fn default() -> Self {
         Self {
-            state: watch::channel(None).0,
             disks_settled: watch::channel(false).0,
             settled: watch::channel(false).0,
             maintenance: watch::channel(Maintenance::No).0,
@@ -82,26 +78,6 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// The mounted STATE.
-    pub(crate) fn state(&self) -> Option<State> {
-        self.state.borrow().clone()
-    }
-
-    /// The mounted STATE, as it comes and goes.
-    pub(crate) fn states(&self) -> watch::Receiver<Option<State>> {
-        self.state.subscribe()
-    }
-
-    /// STATE was mounted.
-    pub(crate) fn set_state(&self, state: State) {
-        self.state.send_replace(Some(state));
-    }
-
-    /// STATE goes out of use.
-    pub(crate) fn forget_state(&self) {
-        self.state.send_replace(None);
-    }
-
     fn pending(&self) -> Option<Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -186,8 +162,8 @@ fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
 
 /// Shows the config that is on STATE now. A text that this version does not take is not shown: nothing can be made from it.
 fn show_kept(node: &Node) {
-    let Some(state) = node.configuration.state() else { return };
-    let text = match state.read(state::CONFIG) {
+    let Some(state) = node.volumes.state() else { return };
+    let text = match state.read(files::CONFIG) {
         Ok(Some(text)) => text,
         Ok(None) => return,
         Err(error) => {
@@ -212,7 +188,7 @@ fn take_effect(node: &Node) {
 pub(crate) fn remember(node: &Node) {
     let tag = installer::meta::tags::CONFIGURED;
     // A value in memory would say nothing to the next boot.
-    if node.configuration.state().is_none() || node.meta.device().is_none() || node.meta.get(tag).is_some() {
+    if node.volumes.state().is_none() || node.meta.device().is_none() || node.meta.get(tag).is_some() {
         return;
     }
     if let Err(error) = node.meta.set_now(tag, b"1") {
@@ -242,55 +218,14 @@ pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
     }
 }
 
-/// Mounts STATE if it is there; says what keeps it from that. Blocks.
+/// Mounts STATE if it is there, and shows its config; says what keeps it from that. Blocks.
 pub(crate) fn look_for_state(node: &Node) -> Look {
-    look_in(node, Path::new(crate::block::CLASS))
-}
-
-fn several(devices: &[PathBuf]) -> Look {
-    let names: Vec<String> = devices.iter().map(|device| device.display().to_string()).collect();
-    let names = names.join(", ");
-    Look::Several(format!(
-        "several partitions are labelled STATE ({names}): none is used; detach or relabel all but one"
-    ))
-}
-
-fn look_in(node: &Node, class: &Path) -> Look {
-    if node.configuration.state().is_some() {
-        return Look::Mounted;
-    }
-    if let Some(state) = State::mounted() {
-        node.configuration.set_state(state);
+    let was_there = node.volumes.state().is_some();
+    let look = node.volumes.look_for_state();
+    if !was_there && look == Look::Mounted {
         show_kept(node);
-        return Look::Mounted;
     }
-    let device = match state::find(class) {
-        Found::Nothing => return Look::Nothing,
-        Found::One(device) => device,
-        Found::Several(devices) => return several(&devices),
-    };
-    let mounted = match crate::volumes::usable(node, &device) {
-        Ok(None) => return Look::Empty,
-        Ok(Some(device)) => State::mount(&device).map(|state| (state, device)),
-        Err(why) => return Look::Closed(why),
-    };
-    match mounted {
-        Ok((state, device)) => {
-            // Opening and mounting take time, in which another disk may have come.
-            if let Found::Several(devices) = state::find(class) {
-                if let Err(why) = State::unmount() {
-                    node.runtime.journal.warn(&format!("STATE on {}: {why}", device.display()));
-                }
-                return several(&devices);
-            }
-            node.runtime.journal.say(&format!("STATE is {}", device.display()));
-            // Set twice only by two looks at the same partition.
-            node.configuration.set_state(state);
-            show_kept(node);
-            Look::Mounted
-        }
-        Err(why) => Look::Closed(why),
-    }
+    look
 }
 
 /// What a config says, if it may be used.
@@ -299,14 +234,14 @@ pub(crate) fn read(node: &Node, text: &str) -> Result<config::Config, Wrong> {
 }
 
 /// The config that the node returns to if the one in force is not confirmed.
-pub(crate) fn way_back(node: &Node) -> Option<(config::Config, Vec<config::Document>)> {
+fn way_back(node: &Node) -> Option<(config::Config, Vec<config::Document>)> {
     let pending = node.configuration.pending()?;
     judge(node, &pending.previous).ok().map(|judged| (judged.config, judged.documents))
 }
 
 /// Looks whether the config on STATE waits for confirmation. Once a boot, before it is read.
 pub(crate) fn begin_boot(node: &Arc<Node>) -> Option<Pending> {
-    let state = node.configuration.state()?;
+    let state = node.volumes.state()?;
     match pending::at_boot(&state) {
         Ok(AtBoot::Waits(pending)) => Some(pending),
         Ok(AtBoot::GivenUp(reason)) => {
@@ -314,10 +249,10 @@ pub(crate) fn begin_boot(node: &Arc<Node>) -> Option<Pending> {
             None
         }
         Ok(AtBoot::Settled) => {
-            if let Ok(Some(note)) = state.read(state::RETURNED) {
+            if let Ok(Some(note)) = state.read(files::RETURNED) {
                 pending::report(node, note.trim());
                 // Said once; the log and the events have it now.
-                let _ = state.remove(state::RETURNED);
+                let _ = state.remove(files::RETURNED);
             }
             None
         }
@@ -330,8 +265,8 @@ pub(crate) fn begin_boot(node: &Arc<Node>) -> Option<Pending> {
 
 /// Keeps the config that was just taken on STATE, if there is one.
 pub(crate) fn keep_on_state(node: &Node, text: &str) {
-    let Some(state) = node.configuration.state() else { return };
-    match state.write(state::CONFIG, text) {
+    let Some(state) = node.volumes.state() else { return };
+    match state.write(files::CONFIG, text) {
         Ok(()) => {
             remember(node);
             show_kept(node);
@@ -342,7 +277,7 @@ pub(crate) fn keep_on_state(node: &Node, text: &str) {
 
 /// Keeps a config on a STATE that was just made.
 pub(crate) fn save(node: &Node, state: &State, text: &str) -> Result<(), String> {
-    state.write(state::CONFIG, text)?;
+    state.write(files::CONFIG, text)?;
     remember(node);
     show_kept(node);
     Ok(())
@@ -360,27 +295,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_states_are_named_and_lock_the_machine() {
-        let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().join("root"));
-        let class = dir.path().join("class");
-        std::fs::create_dir(&class).unwrap();
-        assert_eq!(look_in(&node, &class), Look::Nothing);
-        for name in ["vda5", "vdb1"] {
-            std::fs::create_dir(class.join(name)).unwrap();
-            std::fs::write(class.join(name).join("uevent"), "PARTNAME=STATE\n").unwrap();
-        }
-        let look = look_in(&node, &class);
-        assert!(matches!(&look, Look::Several(why) if why.contains("(/dev/vda5, /dev/vdb1)")), "{look:?}");
-        assert!(crate::locked::decide(&look, &memory(&node), false).lock().is_some());
-    }
-
-    #[test]
     fn meta_remembers_a_config_only_where_it_outlives_the_boot() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().join("root"));
         remember(&node);
-        node.configuration.set_state(State::at(dir.path()));
+        node.volumes.set_state(State::at(dir.path()));
         remember(&node);
         assert_eq!(memory(&node), Memory::Nothing, "values in memory are lost with it");
         let meta = dir.path().join("meta.img");

@@ -22,10 +22,11 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::change::Change;
-use super::state::{CONFIG, CONFIRMED, MARKER, RETURNED, State};
+use super::files::{CONFIG, CONFIRMED, MARKER, RETURNED};
 use crate::node::Node;
 use crate::order::Order;
 use crate::readiness::API_READY_DEADLINE;
+use crate::volumes::State;
 
 /// Boots that an unconfirmed config gets: one for the change, two for a person who restarts the machine meanwhile.
 const MOST_BOOTS: u32 = 3;
@@ -227,7 +228,7 @@ fn go_back(node: &Arc<Node>, pending: &Pending) {
         Kind::Try => format!("the try of {time:?} is over"),
         Kind::Confirm => format!("the configuration was not confirmed within {time:?}"),
     };
-    if let (Kind::Confirm, Some(state)) = (pending.kind, node.configuration.state())
+    if let (Kind::Confirm, Some(state)) = (pending.kind, node.volumes.state())
         && let Err(error) = put_back(&state, &pending.previous, &reason)
     {
         node.runtime.journal.warn(&format!("put the last confirmed configuration back: {error}"));
@@ -251,7 +252,7 @@ fn go_back(node: &Arc<Node>, pending: &Pending) {
 
 /// Puts the old config back without waiting for the time: the new one cannot be used at all.
 pub(crate) fn give_up(node: &Node, pending: &Pending, reason: &str) {
-    if let Some(state) = node.configuration.state()
+    if let Some(state) = node.volumes.state()
         && let Err(error) = put_back(&state, &pending.previous, reason)
     {
         return node.runtime.journal.warn(&format!("put the last confirmed configuration back: {error}"));

@@ -20,7 +20,7 @@ use runtime::store::{HOSTNAME_STATUS, Spec};
 use zeroize::Zeroizing;
 
 use super::address::{Machine, fill};
-use super::state::CONFIG;
+use super::files::CONFIG;
 use super::{MAX_BYTES, bundle, http, volume};
 use crate::node::Node;
 use crate::register::Trust;
@@ -114,7 +114,7 @@ pub(crate) enum Search {
 
 /// What STATE keeps.
 pub(crate) fn from_state(node: &Node) -> Search {
-    let Some(state) = node.configuration.state() else { return Search::Nothing };
+    let Some(state) = node.volumes.state() else { return Search::Nothing };
     match state.read(CONFIG) {
         Ok(Some(text)) if !text.trim().is_empty() => Search::Found(Candidate { origin: Origin::State, text }),
         Ok(_) => Search::Nothing,

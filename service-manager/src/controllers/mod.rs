@@ -109,22 +109,22 @@ pub(crate) fn start(node: &Arc<Node>) {
     runtime.start_task(
         "volume-keys",
         "has encrypted volumes have the config's keys",
-        crate::volumes::follow(node.clone()),
+        crate::volumes::follow(node.volumes.clone()),
     );
     runtime.start_task(
         "user-volumes",
         "makes and mounts the config's volumes",
-        crate::volumes::follow_user_volumes(node.clone()),
+        crate::volumes::follow_user_volumes(node.volumes.clone(), devices()),
     );
     runtime.start_task(
         "volume-configs",
         "shows what volumes the config wants",
-        crate::volumes::follow_configs(node.clone()),
+        crate::volumes::follow_configs(node.volumes.clone()),
     );
     runtime.start_task(
         "console",
         "takes passphrases from the console",
-        crate::volumes::watch_console(node.clone()),
+        crate::volumes::watch_console(node.volumes.clone()),
     );
     runtime.start_task(
         "log-sender",

@@ -95,7 +95,7 @@ pub(crate) fn is_due(node: &Node, config: &Config) -> bool {
         && !node.runtime.parameters.no_install
         && !node.is_container()
         && !node.runtime.boot.root_source.contains("(ROOT-")
-        && node.configuration.state().is_none()
+        && node.volumes.state().is_none()
 }
 
 /// The same, of the config in force.
@@ -162,7 +162,7 @@ pub(crate) async fn run(node: &Arc<Node>) -> Result<(), Failure> {
 /// Installs an image to a disk because somebody asked for it, with the settings of the config if there is one, and
 /// keeps that config. An empty image is the running system, an empty disk the config's. `tell` hears of every step.
 pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: Tell) -> Result<(), Failure> {
-    if system_disk::slot(&node.runtime).is_some() || node.configuration.state().is_some() {
+    if system_disk::slot(&node.runtime).is_some() || node.volumes.state().is_some() {
         return Err(Failure::Installed("this machine is installed: upgrade it, or reset it first"));
     }
     if node.is_container() {
@@ -200,7 +200,7 @@ pub(crate) async fn save_config(node: &Arc<Node>) -> Result<(), String> {
     let target = target.or_else(|| system_disk::known(&node.runtime).map(|disk| disk.path));
     let target = target.ok_or("no disk of this machine was installed to")?;
     let text = configuration::text_in_force(node).ok_or("there is no machine config")?;
-    let state = volumes::provision(node, &target).await?;
+    let state = volumes::provision(&node.volumes, &target).await?;
     configuration::save(node, &state, &text)?;
     node.runtime.journal.say(&format!("the machine config is kept on STATE of {}", target.display()));
     Ok(())

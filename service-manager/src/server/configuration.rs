@@ -46,7 +46,8 @@ impl MachineService for Own {
         _request: Request<()>,
     ) -> Result<Response<own::RecoveryKeysResponse>, Status> {
         let node = self.node.clone();
-        let offered = super::blocking(move || volumes::offered(&node).map_err(Status::internal)).await?;
+        let offered =
+            super::blocking(move || volumes::offered(&node.volumes).map_err(Status::internal)).await?;
         let keys = offered.into_iter().map(|key| own::RecoveryKey {
             volume: key.volume,
             slot: key.slot.into(),
@@ -79,7 +80,8 @@ impl MachineService for Own {
         let key = Zeroizing::new(key);
         let node = self.node.clone();
         let unlocked =
-            super::blocking(move || volumes::unlock(&node, &volume, &key).map_err(not_unlocked)).await?;
+            super::blocking(move || volumes::unlock(&node.volumes, &volume, &key).map_err(not_unlocked))
+                .await?;
         let answer = own::Unlock {
             metadata: None,
             slot: unlocked.slot.into(),

@@ -156,7 +156,7 @@ struct Looking {
 impl Looking {
     async fn look(&mut self, node: &Arc<Node>) -> Result<(), LookError> {
         let mut look = look_for_state(node).await;
-        let pending = if node.configuration.state().is_some() && !std::mem::replace(&mut self.begun, true) {
+        let pending = if node.volumes.state().is_some() && !std::mem::replace(&mut self.begun, true) {
             configuration::begin_boot(node)
         } else {
             None
@@ -276,7 +276,7 @@ async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<()
     let config = configuration::read(node, &candidate.text)
         .map_err(|error| LookError::Invalid(format!("from {}: {error}", candidate.origin)))?;
     admit(node, &candidate).await?;
-    if let Err(error) = volumes::provision_system_disk(node, Some(Arc::new(config))).await {
+    if let Err(error) = volumes::provision_system_disk(&node.volumes, Some(Arc::new(config))).await {
         node.runtime
             .journal
             .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
@@ -387,7 +387,7 @@ mod tests {
         let state = dir.path().join("state");
         std::fs::create_dir(&state).unwrap();
         std::fs::write(state.join("config.yaml"), &bad).unwrap();
-        node.configuration.set_state(configuration::State::at(&state));
+        node.volumes.set_state(volumes::State::at(&state));
         let looked = Looking::default().look(&node).await;
         assert!(matches!(looked, Err(LookError::Locked(_))));
         assert!(refusal(&node, "state").unwrap().contains("on STATE cannot be used"));

@@ -64,10 +64,10 @@ pub fn unmount_system_disk(node: Arc<Node>) -> TaskFuture {
         blocking(&node, |node| {
             let request = reset::current(node);
             if request.system.is_none() && !request.user_disks.is_empty() {
-                volumes::release_further(node);
+                volumes::release_further(&node.volumes);
             }
             if request.system.is_some()
-                && let Err(error) = volumes::release(node)
+                && let Err(error) = volumes::release(&node.volumes)
             {
                 node.runtime.journal.warn(&format!("reset: {error}: the next boot goes on with it"));
             }

@@ -41,7 +41,7 @@ pub fn reload_meta(node: Arc<Node>) -> TaskFuture {
 /// Opens and mounts STATE of the disk that the root came from. One that is missing is made with the first config.
 pub fn mount_state_partition(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        if let Err(error) = volumes::provision_system_disk(&node, node.runtime.config()).await {
+        if let Err(error) = volumes::provision_system_disk(&node.volumes, node.runtime.config()).await {
             node.runtime
                 .journal
                 .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
@@ -59,10 +59,11 @@ pub fn mount_ephemeral_partition(node: Arc<Node>) -> TaskFuture {
         loop {
             config.mark_unchanged();
             opened.mark_unchanged();
-            let (reason, asks_server) = match volumes::mount_ephemeral(&node).await.map_err(TaskError)? {
-                Ephemeral::Mounted | Ephemeral::Nowhere => return Ok(()),
-                Ephemeral::Locked { reason, asks_server } => (reason, asks_server),
-            };
+            let (reason, asks_server) =
+                match volumes::mount_ephemeral(&node.volumes).await.map_err(TaskError)? {
+                    Ephemeral::Mounted | Ephemeral::Nowhere => return Ok(()),
+                    Ephemeral::Locked { reason, asks_server } => (reason, asks_server),
+                };
             if tokio::time::Instant::now() >= end {
                 let hours = UNLOCK_DEADLINE.as_secs() / 3600;
                 return Err(TaskError(format!("{reason}; tried for {hours} h (deadline unlockEphemeral)")));
@@ -89,18 +90,18 @@ pub fn mount_user_disks(node: Arc<Node>) -> TaskFuture {
         if wanted.iter().any(|disk| !std::path::Path::new(&disk.device).exists()) {
             wait_for_disks(&node, "mountUserDisks").await;
         }
-        volumes::mount_user_disks(&node).await.map_err(TaskError)
+        volumes::mount_user_disks(&node.volumes).await.map_err(TaskError)
     })
 }
 
 /// Makes, opens and mounts the volumes of the config's documents. One that cannot be had is told, and tried again later.
 pub fn mount_user_volumes(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        if !volumes::are_found(&node).await {
+        if !volumes::are_found(&node.volumes).await {
             // A new one goes to the first disk that is meant: of all, not of those that were quick.
             wait_for_disks(&node, "mountUserVolumes").await;
         }
-        volumes::mount_user_volumes(&node).await;
+        volumes::mount_user_volumes(&node.volumes).await;
         Ok(())
     })
 }

@@ -64,16 +64,16 @@ pub(crate) async fn install(
     let (arguments, own) = (extra_arguments(node), [booted::argument(generation)]);
     let running = Running { slot: here.slot, entry: here.entry };
     let (root, name) = (node.runtime.root.clone(), image.name.clone());
-    let volumes = node.clone();
+    let worker = node.clone();
     let written = blocking(move || {
         let path = disk;
         let mut disk = Disk::open_shared(&path).map_err(Error::from)?;
         let (boot, layers) = image.open()?;
         let system = System { manifest: image.manifest, boot };
         let uki =
-            secure_boot::uki(&volumes.runtime, &name, &system, &arguments, &own).map_err(Failure::Refused)?;
+            secure_boot::uki(&worker.runtime, &name, &system, &arguments, &own).map_err(Failure::Refused)?;
         // Before that system can start: what it needs to open the volumes is there.
-        crate::volumes::approve_system(&volumes, &path, &table, &uki).map_err(Failure::Refused)?;
+        crate::volumes::approve_system(&worker.volumes, &path, &table, &uki).map_err(Failure::Refused)?;
         let System { manifest, boot } = system;
         // Kernel and initramfs are in the UKI now; both would be held otherwise.
         drop(boot);

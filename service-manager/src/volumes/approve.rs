@@ -14,31 +14,31 @@ use installer::volumes::Volume;
 use ondisk::gpt::Table;
 use unlock::{KeyKind, SealedKey};
 
+use super::handle::Volumes;
 use super::opening::{self, Job, Request};
 use super::place;
 use super::tpm::{Approved, RESTART_FIRST};
-use crate::node::Node;
 use crate::secure_boot;
 use crate::system_disk::partition_path;
 
 /// Approves the system of this UKI for the encrypted volumes of a disk, and for the user's. Blocks.
-pub(crate) fn approve(node: &Node, disk: &Path, table: &Table, uki: &[u8]) -> Result<(), String> {
-    let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn approve(volumes: &Volumes, disk: &Path, table: &Table, uki: &[u8]) -> Result<(), String> {
+    let _one_at_a_time = volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     let pcr_11 = measured::pcr_11(uki).map_err(|error| super::chain(&error))?;
-    for volume in super::all(node) {
+    for volume in super::all(volumes) {
         let partition = match Volume::named(&volume) {
             Some(_) => table.by_name(&volume).map(|partition| partition_path(disk, partition.number)),
             // One that is there twice is not used.
-            None => place::find(node, &volume).ok().flatten().map(|found| found.device()),
+            None => place::find(volumes, &volume).ok().flatten().map(|found| found.device()),
         };
         let Some(partition) = partition else { continue };
         if !has_tpm_key(&partition) {
             continue;
         }
-        secure_boot::check_approved(&node.runtime.root, uki)?;
+        secure_boot::check_approved(&volumes.runtime.root, uki)?;
         let request = Request::new(Job::Approve(pcr_11), &volume, &partition, &[], &[]);
         let approved = opening::ask(&request)?.approved.unwrap_or_default();
-        judge(&volume, &approved)?.into_iter().for_each(|line| node.runtime.journal.warn(&line));
+        judge(&volume, &approved)?.into_iter().for_each(|line| volumes.runtime.journal.warn(&line));
     }
     Ok(())
 }

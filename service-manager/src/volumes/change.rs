@@ -12,11 +12,10 @@ use installer::volumes::{EPHEMERAL, Holds};
 use runtime::errors::chain;
 use unlock::{KeyKind, Kind, Record, RecordKey, is_bound_kind};
 
+use super::handle::Volumes;
 use super::place::{self, NoDisk};
 use super::specs::{self, PREFIXES, VolumeSpec};
 use super::{NodeHost, encryption};
-use crate::configuration;
-use crate::node::Node;
 use crate::system_disk;
 
 /// One volume under an old and a new config.
@@ -158,34 +157,40 @@ fn check_schemes(volume: &str, old: &[Option<&Record>], new: Option<&Record>) ->
     Ok(())
 }
 
-/// Whether this node may take the config, with warnings. `staged`: at its next restart.
-pub(crate) async fn check(
-    node: &Arc<Node>,
-    new: Arc<Config>,
-    documents: &[Document],
-    staged: bool,
-) -> Result<Vec<String>, Refusal> {
-    let (node, specs) = (node.clone(), specs::of(documents));
+/// A config that the node is to take.
+pub(crate) struct Asked {
+    pub(crate) config: Arc<Config>,
+    pub(crate) documents: Vec<Document>,
+    /// At the next restart.
+    pub(crate) staged: bool,
+    /// The config that the node may return to.
+    pub(crate) way_back: Option<(Config, Vec<Document>)>,
+}
+
+/// Whether this node may take the config, with warnings.
+pub(crate) async fn check(volumes: &Arc<Volumes>, asked: Asked) -> Result<Vec<String>, Refusal> {
+    let volumes = volumes.clone();
     let work = move || {
-        super::SYSTEM.into_iter().try_for_each(|volume| check_one(&node, &new, volume, staged))?;
-        let warnings = specs.iter().map(|spec| check_spec(&node, spec, staged));
+        super::SYSTEM.into_iter().try_for_each(|volume| check_one(&volumes, &asked, volume))?;
+        let specs = specs::of(&asked.documents);
+        let warnings = specs.iter().map(|spec| check_spec(&volumes, &asked, spec));
         warnings.filter_map(Result::transpose).collect()
     };
     runtime::request::blocking(work).await
 }
 
-fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<(), Refusal> {
-    let new = encryption::wanted(new, volume);
-    check_keys(node, volume, new.as_ref())?;
-    let in_force = node.runtime.config();
+fn check_one(volumes: &Volumes, asked: &Asked, volume: &str) -> Result<(), Refusal> {
+    let new = encryption::wanted(&asked.config, volume);
+    check_keys(volumes, volume, new.as_ref())?;
+    let in_force = volumes.runtime.config();
     let before = in_force.as_ref().map(|config| encryption::wanted(config, volume));
-    let in_step = node.volumes.in_step(volume);
+    let in_step = volumes.in_step(volume);
     check_schemes(volume, &[before.as_ref().and_then(Option::as_ref), in_step.as_ref()], new.as_ref())?;
     // In maintenance EPHEMERAL is as the config before left it: the boot says what is wrong with it, and can be reset.
     if before.as_ref() == Some(&new) || before.is_none() && (volume == EPHEMERAL || new.is_none()) {
         return Ok(());
     }
-    let Some(disk) = system_disk::find(&node.runtime).map_err(Refusal::Disk)? else { return Ok(()) };
+    let Some(disk) = system_disk::find(&volumes.runtime).map_err(Refusal::Disk)? else { return Ok(()) };
     if in_force.is_none() && disk.slot.is_none() {
         // It is installed to, or what it holds belongs to another start of this machine.
         return Ok(());
@@ -195,23 +200,23 @@ fn check_one(node: &Node, new: &Config, volume: &str, staged: bool) -> Result<()
     let Some((holds, _)) = installer::volumes::holds(&mut host, volume).map_err(failed)? else {
         return Ok(());
     };
-    let way_back = configuration::way_back(node).and_then(|(config, _)| encryption::wanted(&config, volume));
-    let old = old_keys(node, volume, before.flatten(), way_back);
-    Change { volume, holds, old: &old, new: new.as_ref(), staged }.check()
+    let way_back = asked.way_back.as_ref().and_then(|(config, _)| encryption::wanted(config, volume));
+    let old = old_keys(volumes, volume, before.flatten(), way_back);
+    Change { volume, holds, old: &old, new: new.as_ref(), staged: asked.staged }.check()
 }
 
 /// A volume of the user's; a warning where it could not be made today.
-fn check_spec(node: &Node, spec: &VolumeSpec, staged: bool) -> Result<Option<String>, Refusal> {
+fn check_spec(volumes: &Volumes, asked: &Asked, spec: &VolumeSpec) -> Result<Option<String>, Refusal> {
     let (volume, new) = (spec.name.as_str(), spec.encryption.as_ref());
-    check_keys(node, volume, new)?;
-    let before = specs::find(node, volume).map(|spec| spec.encryption);
+    check_keys(volumes, volume, new)?;
+    let before = specs::find(volumes, volume).map(|spec| spec.encryption);
     check_schemes(volume, &[before.as_ref().and_then(Option::as_ref)], new)?;
-    if node.runtime.config().is_none() {
+    if volumes.runtime.config().is_none() {
         // Its disks, and which of them will be the system's, are looked at by the boot that follows.
         return Ok(None);
     }
-    let Some(found) = place::find(node, volume).map_err(Refusal::Disk)? else {
-        return match place::choose(node, spec) {
+    let Some(found) = place::find(volumes, volume).map_err(Refusal::Disk)? else {
+        return match place::choose(volumes, spec) {
             Ok(_) => Ok(None),
             Err(NoDisk::Now(reason)) => Ok(Some(format!("{reason}; it is made once there is one"))),
             Err(never @ NoDisk::OnlySystem(_)) => Err(Refusal::Place(never.to_string())),
@@ -227,25 +232,30 @@ fn check_spec(node: &Node, spec: &VolumeSpec, staged: bool) -> Result<Option<Str
     let Some((holds, _)) = installer::volumes::holds_named(&mut host, volume).map_err(failed)? else {
         return Ok(None);
     };
-    let way_back = configuration::way_back(node).map(|(_, documents)| specs::of(&documents));
+    let way_back = asked.way_back.as_ref().map(|(_, documents)| specs::of(documents));
     let way_back = way_back.into_iter().flatten().find(|spec| spec.name == volume);
-    let old = old_keys(node, volume, before.flatten(), way_back.and_then(|spec| spec.encryption));
-    Change { volume, holds, old: &old, new, staged }.check().map(|()| None)
+    let old = old_keys(volumes, volume, before.flatten(), way_back.and_then(|spec| spec.encryption));
+    Change { volume, holds, old: &old, new, staged: asked.staged }.check().map(|()| None)
 }
 
 /// Whether the volume could be made with these keys.
-fn check_keys(node: &Node, volume: &str, new: Option<&Record>) -> Result<(), Refusal> {
+fn check_keys(volumes: &Volumes, volume: &str, new: Option<&Record>) -> Result<(), Refusal> {
     let Some(new) = new else { return Ok(()) };
-    let keys = encryption::keys(new, &encryption::Own::to_judge(node), volume);
+    let keys = encryption::keys(new, &encryption::Own::to_judge(volumes), volume);
     let done = encryption::format(new, &keys);
     done.map(drop).map_err(|reason| Refusal::Keys { volume: volume.to_owned(), reason })
 }
 
 /// Keys that the volume has, or may have again.
-fn old_keys(node: &Node, volume: &str, before: Option<Record>, way_back: Option<Record>) -> Vec<Record> {
-    let known = node.volumes.in_step(volume).or(before);
+fn old_keys(
+    volumes: &Volumes,
+    volume: &str,
+    before: Option<Record>,
+    way_back: Option<Record>,
+) -> Vec<Record> {
+    let known = volumes.in_step(volume).or(before);
     // The keys of one that is locked are what is wrong: the new config may bring a better one.
-    let known = known.filter(|_| node.volumes.problem(volume).is_none());
+    let known = known.filter(|_| volumes.problem(volume).is_none());
     known.into_iter().chain(way_back).collect()
 }
 
@@ -394,7 +404,7 @@ mod tests {
     #[tokio::test]
     async fn volumes_of_documents_are_judged_too() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let volumes = crate::server::tests_node(dir.path().to_owned()).volumes.clone();
         let given = |encryption: &str| {
             let text = format!(
                 "version: v1alpha1\nmachine: {{type: worker, token: a.b}}\n---\napiVersion: v1alpha1\nkind: \
@@ -405,13 +415,19 @@ mod tests {
         };
         let judged = async |encryption: &str| {
             let given = given(encryption);
-            super::check(&node, Arc::new(given.config), &given.documents, false).await
+            let asked = Asked {
+                config: Arc::new(given.config),
+                documents: given.documents,
+                staged: false,
+                way_back: None,
+            };
+            super::check(&volumes, asked).await
         };
         // This machine has no firmware that would tell who it is.
         let error = judged("encryption: {provider: luks2, keys: [{nodeID: {}}]}\n").await.unwrap_err();
         assert!(error.to_string().starts_with("encryption of u-data: no key can be had"), "{error}");
         assert_eq!(judged("").await, Ok(Vec::new()), "in maintenance");
-        node.runtime.config.send_replace(Some(Arc::new(given("").config)));
+        volumes.runtime.config.send_replace(Some(Arc::new(given("").config)));
         let warnings = judged("").await.unwrap();
         assert!(warnings[0].starts_with("u-data: no disk of this machine is meant by"), "{warnings:?}");
         assert!(warnings[0].ends_with("it is made once there is one"), "{warnings:?}");

@@ -16,32 +16,32 @@ use runtime::store::{
 };
 use unlock::{KeyKind, Record};
 
+use super::handle::Volumes;
 use super::specs::{self, VolumeSpec};
+use super::state_files::MOUNT_POINT;
 use super::{EPHEMERAL, STATE, VAR, encryption};
-use crate::configuration::MOUNT_POINT;
-use crate::node::Node;
 
 /// Keeps the resources like the config.
-pub(crate) async fn follow(node: Arc<Node>) {
-    let mut config = node.runtime.config.subscribe();
+pub(crate) async fn follow(volumes: Arc<Volumes>) {
+    let mut config = volumes.runtime.config.subscribe();
     while config.changed().await.is_ok() {
-        publish(&node);
+        publish(&volumes);
     }
 }
 
-fn publish(node: &Node) {
-    let Some(config) = node.runtime.config() else { return };
+fn publish(volumes: &Volumes) {
+    let Some(config) = volumes.runtime.config() else { return };
     let system = [(STATE, MOUNT_POINT), (EPHEMERAL, VAR)].map(|(name, target)| {
         let partition =
             VolumePartition { label: name.to_owned(), grow: name == EPHEMERAL, ..Default::default() };
         let encryption = encryption::wanted(&config, name);
         (name.to_owned(), volume(partition, Some(target.to_owned()), encryption.as_ref()))
     });
-    let further = specs::in_force(node).into_iter().map(|spec| (spec.name.clone(), of_spec(&spec)));
+    let further = specs::in_force(volumes).into_iter().map(|spec| (spec.name.clone(), of_spec(&spec)));
     let fact = |(name, config)| (name, Spec::Fact(Box::new(Fact::VolumeConfig(Box::new(config)))));
     let wanted = system.into_iter().chain(further).map(fact).collect();
-    if let Err(error) = node.runtime.store.replace(VOLUME_CONFIG.writer, &VOLUME_CONFIG, wanted) {
-        node.runtime.journal.warn(&error.to_string());
+    if let Err(error) = volumes.runtime.store.replace(VOLUME_CONFIG.writer, &VOLUME_CONFIG, wanted) {
+        volumes.runtime.journal.warn(&error.to_string());
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn volumes_of_both_kinds_are_shown_without_their_keys() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let volumes = crate::server::tests_node(dir.path().to_owned()).volumes.clone();
         let text = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  systemDiskEncryption:\n    ephemeral:\n      provider: luks2\n      keys: [{slot: 0, static: {passphrase: hunter2}}, {slot: 1, nodeID: {}}]\n---\napiVersion: v1alpha1\nkind: UserVolumeConfig\nname: data\nprovisioning:\n  diskSelector: {match: '!system_disk'}\n  minSize: 1GiB\n  maxSize: 50%\n";
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let document = MachineDocument {
@@ -102,10 +102,10 @@ mod tests {
             documents: loaded.documents,
         };
         let spec = Spec::MachineConfig(Arc::new(document));
-        node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
-        node.runtime.config.send_replace(Some(Arc::new(loaded.config)));
-        publish(&node);
-        let shown = |id: &str| node.runtime.store.get(&VOLUME_CONFIG, id).unwrap().spec.yaml().unwrap();
+        volumes.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
+        volumes.runtime.config.send_replace(Some(Arc::new(loaded.config)));
+        publish(&volumes);
+        let shown = |id: &str| volumes.runtime.store.get(&VOLUME_CONFIG, id).unwrap().spec.yaml().unwrap();
         let ephemeral = shown("EPHEMERAL");
         assert!(!ephemeral.contains("hunter2"), "{ephemeral}");
         for part in
@@ -120,7 +120,7 @@ mod tests {
             assert!(data.contains(part), "{part}: {data}");
         }
         assert!(!shown("STATE").contains("encryption"));
-        for found in node.runtime.store.list(&VOLUME_CONFIG) {
+        for found in volumes.runtime.store.list(&VOLUME_CONFIG) {
             assert!(!found.spec.binary(VOLUME_CONFIG.kind).unwrap().is_empty());
         }
     }

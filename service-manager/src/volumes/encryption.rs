@@ -16,20 +16,20 @@ use ondisk::meta::tags;
 use unlock::{IdentityError, Kind, Machine, Record, RecordKey, Refused, Secret, is_bound_kind, static_key};
 use zeroize::Zeroizing;
 
+use super::handle::Volumes;
 use super::key::{Origin, VolumeKey};
 use super::opening::Job;
 use super::{salt, specs};
-use crate::node::Node;
 use crate::upgrade_record;
 
 /// Why a key of STATE cannot be locked to STATE.
 const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave lockToState out";
 
 /// How the config in force wants a volume, the system's or the user's; `None`: not encrypted.
-pub(super) fn in_force(node: &Node, volume: &str) -> Option<Record> {
+pub(super) fn in_force(volumes: &Volumes, volume: &str) -> Option<Record> {
     match volume {
-        STATE | EPHEMERAL => wanted(&*node.runtime.config()?, volume),
-        _ => specs::find(node, volume)?.encryption,
+        STATE | EPHEMERAL => wanted(&*volumes.runtime.config()?, volume),
+        _ => specs::find(volumes, volume)?.encryption,
     }
 }
 
@@ -91,29 +91,30 @@ pub(super) struct Own {
 
 impl Own {
     /// For opening or making a volume. A salt is made where a key wants the first. Blocks.
-    pub(super) fn of(node: &Node, record: &Record, volume: &str) -> Self {
+    pub(super) fn of(volumes: &Volumes, record: &Record, volume: &str) -> Self {
         // A plain STATE can be copied with its salt.
-        let locks_by_default = node.runtime.config().is_some_and(|config| wanted(&config, STATE).is_some());
+        let locks_by_default =
+            volumes.runtime.config().is_some_and(|config| wanted(&config, STATE).is_some());
         let locks = |key| lock(key, volume, locks_by_default) != Lock::Never;
-        let salt = if record.keys.iter().any(locks) { salt::of(node) } else { salt::kept(node) };
+        let salt = if record.keys.iter().any(locks) { salt::of(volumes) } else { salt::kept(volumes) };
         let has_tpm_key = record.keys.iter().any(|key| matches!(key.kind, Kind::Tpm { .. }));
         Self {
-            machine: machine(node),
+            machine: machine(volumes),
             salt,
             locks_by_default,
-            is_on_trial: upgrade_record::is_on_trial(&node.meta),
+            is_on_trial: upgrade_record::is_on_trial(&volumes.meta),
             // STATE is asked for while it is made.
-            demands_config: node
+            demands_config: volumes
                 .register
-                .next_is_authenticated(volume == STATE || node.configuration.state().is_some()),
-            register: if has_tpm_key { node.register.close() } else { Ok(()) },
+                .next_is_authenticated(volume == STATE || volumes.state().is_some()),
+            register: if has_tpm_key { volumes.register.close() } else { Ok(()) },
         }
     }
 
     /// For judging a config: its salt opens nothing.
-    pub(super) fn to_judge(node: &Node) -> Self {
+    pub(super) fn to_judge(volumes: &Volumes) -> Self {
         Self {
-            machine: machine(node),
+            machine: machine(volumes),
             salt: Ok(salt::stand_in()),
             locks_by_default: false,
             is_on_trial: false,
@@ -143,10 +144,11 @@ pub(super) fn has_recovery_key(record: &Record) -> bool {
 }
 
 /// Who the machine is. Reads the firmware's tables.
-fn machine(node: &Node) -> Result<Machine, IdentityError> {
-    let table =
-        |name: &str| fs::read(node.runtime.path("/sys/firmware/dmi/tables").join(name)).unwrap_or_default();
-    let uuid = node.meta.get(tags::UUID_OVERRIDE);
+fn machine(volumes: &Volumes) -> Result<Machine, IdentityError> {
+    let table = |name: &str| {
+        fs::read(volumes.runtime.path("/sys/firmware/dmi/tables").join(name)).unwrap_or_default()
+    };
+    let uuid = volumes.meta.get(tags::UUID_OVERRIDE);
     Machine::new(&table("DMI"), &table("smbios_entry_point"), uuid.as_deref())
 }
 
@@ -386,21 +388,21 @@ mod tests {
     #[test]
     fn the_default_follows_from_the_config_in_force() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().join("root"));
+        let volumes = crate::server::tests_node(dir.path().join("root")).volumes.clone();
         let (record, state) = (ephemeral("{tpm: {}}"), dir.path().join("state"));
         fs::create_dir(&state).unwrap();
-        node.configuration.set_state(crate::configuration::State::at(&state));
+        volumes.set_state(super::super::State::at(&state));
         let in_force =
-            |section: &str| node.runtime.config.send_replace(Some(std::sync::Arc::new(config(section))));
+            |section: &str| volumes.runtime.config.send_replace(Some(std::sync::Arc::new(config(section))));
         in_force("");
-        let plain = Own::of(&node, &record, EPHEMERAL);
+        let plain = Own::of(&volumes, &record, EPHEMERAL);
         assert!(!plain.locks_by_default && plain.salt.is_err(), "no salt is made where nothing is locked");
         in_force("  systemDiskEncryption: {state: {provider: luks2, keys: [{tpm: {}}]}}\n");
-        assert!(Own::of(&node, &record, STATE).salt.is_err());
-        let own = Own::of(&node, &record, EPHEMERAL);
+        assert!(Own::of(&volumes, &record, STATE).salt.is_err());
+        let own = Own::of(&volumes, &record, EPHEMERAL);
         assert!(own.locks_by_default && own.salt.is_ok());
         assert_eq!(
-            Own::of(&node, &ephemeral("{nodeID: {}}"), EPHEMERAL).salt,
+            Own::of(&volumes, &ephemeral("{nodeID: {}}"), EPHEMERAL).salt,
             own.salt,
             "a slot may be locked"
         );

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use installer::Error;
 use runtime::errors::chain;
+use tokio::sync::watch;
 
+use super::handle::{Awaits, Volumes};
 use super::make::{Layout, Trouble, What};
 use super::specs::{self, PREFIXES, VolumeSpec};
-use super::status::Awaits;
 use super::{VAR, blocking, encryption, make, mapping, mount, place, status};
-use crate::node::Node;
 
 /// Between two attempts to open what a server has a key of.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -42,26 +42,27 @@ enum Why {
 }
 
 /// Makes, opens and mounts all that the config in force wants. At boot, once /var is there.
-pub(crate) async fn mount_user_volumes(node: &Arc<Node>) {
-    node.volumes.begun.send_replace(true);
-    look(node, Why::Config).await;
+pub(crate) async fn mount_user_volumes(volumes: &Arc<Volumes>) {
+    volumes.begun.send_replace(true);
+    look(volumes, Why::Config).await;
 }
 
 /// Whether every volume that is wanted has a partition on the disks that are there now.
-pub(crate) async fn are_found(node: &Arc<Node>) -> bool {
-    let node = node.clone();
-    let is_there = |node: &Node, spec: &VolumeSpec| matches!(place::find(node, &spec.name), Ok(Some(_)));
-    let look = move || Ok(specs::in_force(&node).iter().all(|spec| is_there(&node, spec)));
+pub(crate) async fn are_found(volumes: &Arc<Volumes>) -> bool {
+    let volumes = volumes.clone();
+    let is_there =
+        |volumes: &Volumes, spec: &VolumeSpec| matches!(place::find(volumes, &spec.name), Ok(Some(_)));
+    let look = move || Ok(specs::in_force(&volumes).iter().all(|spec| is_there(&volumes, spec)));
     blocking(look).await.unwrap_or(false)
 }
 
-/// Keeps them as the config wants them.
-pub(crate) async fn follow(node: Arc<Node>) {
-    let (mut config, mut devices) = (node.runtime.config.subscribe(), node.devices.subscribe());
-    let (mut opened, mut begun) = (node.volumes.openings(), node.volumes.begun.subscribe());
+/// Keeps them as the config wants them. `devices` counts those that came or went.
+pub(crate) async fn follow(volumes: Arc<Volumes>, mut devices: watch::Receiver<u64>) {
+    let mut config = volumes.runtime.config.subscribe();
+    let (mut opened, mut begun) = (volumes.openings(), volumes.begun.subscribe());
     if mount::is_target(VAR) {
         // By an earlier machined: the boot has come past this.
-        node.volumes.begun.send_replace(true);
+        volumes.begun.send_replace(true);
     }
     if begun.wait_for(|begun| *begun).await.is_err() {
         return;
@@ -72,8 +73,8 @@ pub(crate) async fn follow(node: Arc<Node>) {
         config.mark_unchanged();
         devices.mark_unchanged();
         opened.mark_unchanged();
-        look(&node, why).await;
-        let waits_for_server = node.volumes.awaits(Awaits::Server);
+        look(&volumes, why).await;
+        let waits_for_server = volumes.awaits(Awaits::Server);
         why = tokio::select! {
             changed = config.changed() => if changed.is_ok() { Why::Config } else { return },
             changed = opened.changed() => if changed.is_ok() { Why::Opened } else { return },
@@ -86,30 +87,30 @@ pub(crate) async fn follow(node: Arc<Node>) {
     }
 }
 
-async fn look(node: &Arc<Node>, why: Why) {
-    let worker = node.clone();
+async fn look(volumes: &Arc<Volumes>, why: Why) {
+    let worker = volumes.clone();
     let done = blocking(move || {
         bring_all(&worker, why);
         Ok(())
     });
     if let Err(error) = done.await {
-        node.runtime.journal.warn(&format!("volumes of the machine config: {error}"));
+        volumes.runtime.journal.warn(&format!("volumes of the machine config: {error}"));
     }
 }
 
-fn bring_all(node: &Node, why: Why) {
-    let _one_at_a_time = node.volumes.bringing.lock().unwrap_or_else(PoisonError::into_inner);
-    if !*node.volumes.begun.borrow() {
+fn bring_all(volumes: &Volumes, why: Why) {
+    let _one_at_a_time = volumes.bringing.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*volumes.begun.borrow() {
         return;
     }
-    let specs = specs::in_force(node);
-    leave_unwanted(node, &specs);
-    for spec in specs.iter().filter(|spec| is_worth_it(node.volumes.awaited(&spec.name), why)) {
-        if let Err((reason, awaits)) = bring(node, spec) {
-            if node.volumes.problem(&spec.name).as_deref() != Some(reason.as_str()) {
-                node.runtime.journal.warn(&reason);
+    let specs = specs::in_force(volumes);
+    leave_unwanted(volumes, &specs);
+    for spec in specs.iter().filter(|spec| is_worth_it(volumes.awaited(&spec.name), why)) {
+        if let Err((reason, awaits)) = bring(volumes, spec) {
+            if volumes.problem(&spec.name).as_deref() != Some(reason.as_str()) {
+                volumes.runtime.journal.warn(&reason);
             }
-            status::failed_awaiting(node, &spec.name, &reason, awaits);
+            status::failed_awaiting(volumes, &spec.name, &reason, awaits);
         }
     }
 }
@@ -124,30 +125,30 @@ fn is_worth_it(awaited: Option<Awaits>, why: Why) -> bool {
     }
 }
 
-fn bring(node: &Node, spec: &VolumeSpec) -> Result<(), (String, Awaits)> {
+fn bring(volumes: &Volumes, spec: &VolumeSpec) -> Result<(), (String, Awaits)> {
     let name = &spec.name;
     let at_mount = |target: &str| mount::source(target).map(std::path::PathBuf::from);
-    if let Some(device) = node.volumes.mount_location(name)
+    if let Some(device) = volumes.mount_location(name)
         && spec.mount.as_ref().is_none_or(|mount| at_mount(&mount.target) == Some(device))
     {
         return Ok(());
     }
     let later = |reason: String| (reason, Awaits::Disk);
-    let disk = match place::find(node, name).map_err(later)? {
+    let disk = match place::find(volumes, name).map_err(later)? {
         Some(found) => found.disk,
-        None => place::choose(node, spec).map_err(|none| later(none.to_string()))?,
+        None => place::choose(volumes, spec).map_err(|none| later(none.to_string()))?,
     };
     let what = What { disk: &disk, layout: Layout::Named(spec), encryption: spec.encryption.as_ref() };
-    let made = make::make(node, &what).map_err(|trouble| {
+    let made = make::make(volumes, &what).map_err(|trouble| {
         let asks_server = spec.encryption.as_ref().is_some_and(encryption::needs_others);
         (chain(&trouble), awaits(&trouble, asks_server))
     })?;
     let device = made.device.display();
     match &spec.mount {
-        None => node.runtime.journal.say(&format!("{name} is {device}")),
+        None => volumes.runtime.journal.say(&format!("{name} is {device}")),
         Some(place) => {
             mount::named(&made.device, name, place).map_err(|reason| (reason, Awaits::Config))?;
-            node.runtime.journal.say(&format!("{name} is {device}, mounted at {}", place.target));
+            volumes.runtime.journal.say(&format!("{name} is {device}, mounted at {}", place.target));
         }
     }
     Ok(())
@@ -169,21 +170,22 @@ fn awaits(trouble: &Trouble, asks_server: bool) -> Awaits {
 }
 
 /// Takes out of use what the config does not name. Its partition stays as it is.
-fn leave_unwanted(node: &Node, specs: &[VolumeSpec]) {
+fn leave_unwanted(volumes: &Volumes, specs: &[VolumeSpec]) {
     let is_wanted = |name: &String| specs.iter().any(|spec| spec.name == *name);
-    for name in in_use(node).into_iter().filter(|name| !is_wanted(name)) {
-        if !mapping::names().contains(&name) && node.volumes.mount_location(&name).is_none() {
+    for name in in_use(volumes).into_iter().filter(|name| !is_wanted(name)) {
+        if !mapping::names().contains(&name) && volumes.mount_location(&name).is_none() {
             // It could not be had, and is not wanted any more.
-            status::closed(node, &name);
+            status::closed(volumes, &name);
             continue;
         }
-        match leave(node, &name) {
-            Ok(()) => node
+        match leave(volumes, &name) {
+            Ok(()) => volumes
                 .runtime
                 .journal
                 .say(&format!("{name} is not wanted any more: closed; its partition stays")),
             Err(reason) => {
-                node.runtime
+                volumes
+                    .runtime
                     .journal
                     .warn(&format!("{reason}; it is not wanted any more, and stays until a restart"));
             }
@@ -192,18 +194,18 @@ fn leave_unwanted(node: &Node, specs: &[VolumeSpec]) {
 }
 
 /// Unmounts a volume and takes its mapping away.
-fn leave(node: &Node, name: &str) -> Result<(), String> {
+fn leave(volumes: &Volumes, name: &str) -> Result<(), String> {
     if let Some(folder) = name.strip_prefix(PREFIXES[0]) {
         mount::leave(&format!("{}/{folder}", specs::MOUNTS))?;
     }
     mapping::close(name)?;
-    status::closed(node, name);
+    status::closed(volumes, name);
     Ok(())
 }
 
 /// The user's volumes that machined or the kernel knows.
-pub(super) fn in_use(node: &Node) -> Vec<String> {
-    let mut names: Vec<String> = node.volumes.names().into_iter().chain(mapping::names()).collect();
+pub(super) fn in_use(volumes: &Volumes) -> Vec<String> {
+    let mut names: Vec<String> = volumes.names().into_iter().chain(mapping::names()).collect();
     names.retain(|name| PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
     names.sort();
     names.dedup();
@@ -211,17 +213,17 @@ pub(super) fn in_use(node: &Node) -> Vec<String> {
 }
 
 /// From now on none is mounted any more. Blocks until whoever is at it is done.
-pub(super) fn stop(node: &Node) {
-    node.volumes.begun.send_replace(false);
-    drop(node.volumes.bringing.lock().unwrap_or_else(PoisonError::into_inner));
+pub(super) fn stop(volumes: &Volumes) {
+    volumes.begun.send_replace(false);
+    drop(volumes.bringing.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 /// Takes them all out of use, for good. What cannot be left is told. Blocks.
-pub(crate) fn release(node: &Node) {
-    stop(node);
-    for name in in_use(node) {
-        if let Err(error) = leave(node, &name) {
-            node.runtime.journal.warn(&error);
+pub(crate) fn release(volumes: &Volumes) {
+    stop(volumes);
+    for name in in_use(volumes) {
+        if let Err(error) = leave(volumes, &name) {
+            volumes.runtime.journal.warn(&error);
         }
     }
 }

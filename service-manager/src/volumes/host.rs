@@ -17,10 +17,10 @@ use installer::host::Host;
 use ondisk::gpt::{Partition, Table};
 use unlock::{Record, Refused};
 
+use super::handle::Volumes;
 use super::key::VolumeKey;
 use super::opening::{self, Done, Job, Request};
 use super::{encryption, mapping, program};
-use crate::node::Node;
 use crate::system_disk::partition_path;
 
 const CLASS: &str = "/sys/class/block";
@@ -56,8 +56,8 @@ impl NodeHost {
     }
 
     /// Has this volume encrypted from now on, with the keys that this machine has for it.
-    pub(super) fn seal(&mut self, node: &Node, volume: &str, record: &Record) {
-        let keys = encryption::keys(record, &encryption::Own::of(node, record, volume), volume);
+    pub(super) fn seal(&mut self, volumes: &Volumes, volume: &str, record: &Record) {
+        let keys = encryption::keys(record, &encryption::Own::of(volumes, record, volume), volume);
         self.sealed = Some(Sealed { volume: volume.to_owned(), record: record.clone(), keys, made: None });
     }
 

@@ -13,12 +13,12 @@ use installer::volumes::{Did, Ready, Volume, provision_named};
 use rustix::rand::{GetRandomFlags, getrandom};
 use unlock::Record;
 
+use super::handle::Volumes;
 use super::key::VolumeKey;
 use super::opening::Done;
 use super::specs::VolumeSpec;
 use super::status::{Encrypted, Place};
 use super::{NodeHost, mapping, seed, status, synchronise};
-use crate::node::Node;
 use crate::system_disk::{self, partition_path};
 
 /// A volume that can be mounted.
@@ -89,27 +89,28 @@ pub(super) enum Trouble {
 }
 
 /// Makes a volume where it is missing, and opens it. Blocks.
-pub(super) fn make(node: &Node, what: &What<'_>) -> Result<Made, Trouble> {
-    make_with(node, what, &[])
+pub(super) fn make(volumes: &Volumes, what: &What<'_>) -> Result<Made, Trouble> {
+    make_with(volumes, what, &[])
 }
 
 /// The same, with what a person gave to open it.
-pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) -> Result<Made, Trouble> {
+pub(super) fn make_with(volumes: &Volumes, what: &What<'_>, recovery: &[VolumeKey]) -> Result<Made, Trouble> {
     let What { disk, layout, encryption: wanted } = *what;
     let name = layout.name();
-    let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
-    system_disk::refuse_twin(&node.runtime, disk)
+    let _one_at_a_time = volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    system_disk::refuse_twin(&volumes.runtime, disk)
         .map_err(|reason| Trouble::Twin(format!("{name}: {reason}")))?;
     let mut host = NodeHost::open(disk).map_err(Error::from)?;
     if let Some(record) = wanted {
-        host.seal(node, name, record);
+        host.seal(volumes, name, record);
     }
     let mut ready = layout.provision(&mut host, disk)?;
-    say(node, name, disk, ready.did, wanted.is_some());
+    say(volumes, name, disk, ready.did, wanted.is_some());
     if ready.did == Did::Nothing && matches!(layout, Layout::System(Volume::Ephemeral)) {
         let bytes = installer::volumes::grow(&mut host, Volume::Ephemeral)?;
         if bytes > 0 {
-            node.runtime
+            volumes
+                .runtime
                 .journal
                 .say(&format!("EPHEMERAL: the disk has become larger: {} MiB more", bytes >> 20));
             ready.table = installer::host::read_table(&mut host)?.table;
@@ -121,7 +122,7 @@ pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) ->
     let place =
         Place { disk, table: &ready.table, partition: &ready.partition, filesystem: layout.filesystem() };
     let Some(wanted) = wanted else {
-        status::ready(node, name, &place, None);
+        status::ready(volumes, name, &place, None);
         return Ok(Made { device: partition, done: None });
     };
     let device = mapping::path(name);
@@ -130,7 +131,7 @@ pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) ->
     let done = match made {
         Some(done) => Some(done),
         None if mapping::is_there(name, &partition) => {
-            if node.volumes.open(name).is_some() {
+            if volumes.open(name).is_some() {
                 // By this machined, which knows how: a person unlocked it before it was mounted.
                 return Ok(Made { device, done: None });
             }
@@ -138,18 +139,18 @@ pub(super) fn make_with(node: &Node, what: &What<'_>, recovery: &[VolumeKey]) ->
         }
         None => Some(host.unlock(&ready.partition, recovery).map_err(Trouble::Locked)?),
     };
-    let before = by_init(node, name).filter(|_| done.is_none());
+    let before = by_init(volumes, name).filter(|_| done.is_none());
     match (&done, &before) {
         (Some(done), _) => {
-            synchronise::say(node, name, done);
-            super::recovery::tell(node, name, wanted, done, is_new);
-            node.runtime.journal.say(&opened(name, &done.kind, done.slot));
+            synchronise::say(volumes, name, done);
+            super::recovery::tell(volumes, name, wanted, done, is_new);
+            volumes.runtime.journal.say(&opened(name, &done.kind, done.slot));
         }
-        (None, Some((slot, kind))) => node.runtime.journal.say(&opened(name, kind, *slot)),
-        (None, None) => node.runtime.journal.say(&format!("{name} is open")),
+        (None, Some((slot, kind))) => volumes.runtime.journal.say(&opened(name, kind, *slot)),
+        (None, None) => volumes.runtime.journal.say(&format!("{name} is open")),
     }
     let encrypted = Encrypted { wanted, done: done.as_ref(), before };
-    status::ready(node, name, &place, Some(&encrypted));
+    status::ready(volumes, name, &place, Some(&encrypted));
     Ok(Made { device, done })
 }
 
@@ -158,20 +159,23 @@ fn opened(volume: &str, kind: &str, slot: u8) -> String {
 }
 
 /// Slot and kind of the key that init opened the volume with.
-pub(super) fn by_init(node: &Node, volume: &str) -> Option<(u8, String)> {
-    let report = node.runtime.boot.unlock.as_ref().filter(|report| report.volume == volume)?;
+pub(super) fn by_init(volumes: &Volumes, volume: &str) -> Option<(u8, String)> {
+    let report = volumes.runtime.boot.unlock.as_ref().filter(|report| report.volume == volume)?;
     report.opened.as_ref().map(|opened| (opened.slot, opened.kind.clone()))
 }
 
-fn say(node: &Node, name: &str, disk: &Path, did: Did, is_encrypted: bool) {
+fn say(volumes: &Volumes, name: &str, disk: &Path, did: Did, is_encrypted: bool) {
     let disk = disk.display();
     let how = if is_encrypted { "encrypted and formatted" } else { "formatted" };
     match did {
         Did::Nothing => {}
-        Did::Made => node.runtime.journal.say(&format!("{name} was made on {disk}")),
-        Did::Formatted => node.runtime.journal.say(&format!("{name} on {disk} was empty: {how}")),
+        Did::Made => volumes.runtime.journal.say(&format!("{name} was made on {disk}")),
+        Did::Formatted => volumes.runtime.journal.say(&format!("{name} on {disk} was empty: {how}")),
         Did::Resumed => {
-            node.runtime.journal.say(&format!("{name} on {disk}: making it was cut off; it was {how} again"));
+            volumes
+                .runtime
+                .journal
+                .say(&format!("{name} on {disk}: making it was cut off; it was {how} again"));
         }
     }
 }

@@ -3,7 +3,8 @@
 //! | part | owns |
 //! |---|---|
 //! | `make`, `host` | a partition becomes a device that can be mounted |
-//! | `state`, `mount`, `user_disks` | when, where, and what for |
+//! | `handle`, `state_files`, `filesystem` | what the node remembers of them; STATE and files on it; what a device holds is mounted |
+//! | `state`, `look`, `mount`, `user_disks` | when, where, and what for |
 //! | `further`, `specs`, `place`, `seed` | the user's volumes: what documents of the config want, and on which disk |
 //! | `encryption`, `key`, `salt`, `kms`, `record`, `change` | keys from the config and who unseals them, META's record of STATE, what a new config may change |
 //! | `tpm`, `approve` | keys that this machine's TPM unseals, and in which systems it does |
@@ -11,7 +12,7 @@
 //! | `opening`, `mapping`, `synchronise` | the process that has the keys, mappings, slots in step with the config |
 //! | `status` | what is known of them, for the API |
 //!
-//! Owns: making, growing, opening and mounting them on this machine; `installer::volumes` decides what is written.
+//! Owns: STATE whole; making, growing, opening and mounting volumes on this machine; `installer::volumes` decides what is written.
 //! Does not: touch a disk that the node was not started from, except where an installation, a person or the config
 //! means it, and what it holds is ours or nothing.
 //! Order: the table and META through `installer::device`; then the file system; then the mount.
@@ -22,10 +23,13 @@ mod approve;
 mod change;
 mod configs;
 mod encryption;
+mod filesystem;
 mod further;
+mod handle;
 mod host;
 mod key;
 mod kms;
+mod look;
 mod make;
 mod mapping;
 mod mount;
@@ -39,6 +43,7 @@ mod salt;
 mod seed;
 mod specs;
 mod state;
+mod state_files;
 mod status;
 mod synchronise;
 mod tpm;
@@ -51,51 +56,51 @@ use config::Config;
 use installer::Error;
 use installer::volumes::{EPHEMERAL, STATE, Volume};
 
-use crate::node::Node;
 use make::{Layout, Trouble, What};
 use runtime::errors::chain;
 
 pub(crate) use approve::approve as approve_system;
-pub(crate) use change::{Refusal, check as check_change};
+pub(crate) use change::{Asked, Refusal, check as check_change};
 pub(crate) use configs::follow as follow_configs;
 pub(crate) use further::{
     are_found, follow as follow_user_volumes, mount_user_volumes, release as release_further,
 };
+pub use handle::Volumes;
 pub(crate) use host::NodeHost;
 pub(crate) use mount::{VAR, is_mounted, release};
 pub(crate) use prompt::watch as watch_console;
 pub(crate) use recovery::{NotUnlocked, offered, unlock, waits_for_somebody};
-pub(crate) use state::{provision, provision_system_disk, usable};
-pub use status::Volumes;
+pub(crate) use state::{provision, provision_system_disk};
+pub(crate) use state_files::State;
 pub(crate) use synchronise::follow;
 
 /// What the node keeps on its system disk.
 const SYSTEM: [&str; 2] = [STATE, EPHEMERAL];
 
 /// Has META say how a config wants STATE opened, before that config is on STATE. Blocks.
-pub(crate) fn keep_record(node: &Node, config: &Config) -> Result<(), String> {
-    match (node.volumes.open(STATE), encryption::wanted(config, STATE)) {
-        (Some(_), Some(wanted)) => record::keep(node, Some(&wanted)),
+pub(crate) fn keep_record(volumes: &Volumes, config: &Config) -> Result<(), String> {
+    match (volumes.open(STATE), encryption::wanted(config, STATE)) {
+        (Some(_), Some(wanted)) => record::keep(volumes, Some(&wanted)),
         // A STATE that is not encrypted needs none, and one that is stays so until it is wiped.
         _ => Ok(()),
     }
 }
 
 /// Takes the mappings of volumes that are to be wiped away. Blocks.
-pub(crate) fn close(node: &Node, partitions: &[String]) -> Result<(), String> {
+pub(crate) fn close(volumes: &Volumes, partitions: &[String]) -> Result<(), String> {
     for volume in SYSTEM {
         if partitions.is_empty() || partitions.iter().any(|name| name == volume) {
             mapping::close(volume)?;
-            status::closed(node, volume);
+            status::closed(volumes, volume);
         }
     }
     Ok(())
 }
 
 /// Every volume that this node has, or that the config wants.
-fn all(node: &Node) -> Vec<String> {
+fn all(volumes: &Volumes) -> Vec<String> {
     let mut names: Vec<String> = SYSTEM.map(str::to_owned).into();
-    let further = specs::in_force(node).into_iter().map(|spec| spec.name).chain(node.volumes.names());
+    let further = specs::in_force(volumes).into_iter().map(|spec| spec.name).chain(volumes.names());
     for name in further {
         if !names.contains(&name) {
             names.push(name);
@@ -105,14 +110,14 @@ fn all(node: &Node) -> Vec<String> {
 }
 
 /// A volume of the config that lies on this disk, or in this partition of it. Blocks.
-pub(crate) fn of_config_on(node: &Node, disk: &Path, partition: Option<u32>) -> Option<String> {
+pub(crate) fn of_config_on(volumes: &Volumes, disk: &Path, partition: Option<u32>) -> Option<String> {
     let is_there = |found: &place::Found| {
         found.disk == disk && partition.is_none_or(|number| number == found.partition.number)
     };
-    let names = specs::in_force(node).into_iter().map(|spec| spec.name);
+    let names = specs::in_force(volumes).into_iter().map(|spec| spec.name);
     names
         .into_iter()
-        .find(|name| place::find(node, name).ok().flatten().is_some_and(|found| is_there(&found)))
+        .find(|name| place::find(volumes, name).ok().flatten().is_some_and(|found| is_there(&found)))
 }
 
 /// What became of EPHEMERAL.
@@ -132,31 +137,31 @@ pub(crate) enum Ephemeral {
 }
 
 /// Makes EPHEMERAL where it is missing, lets it fill the disk, and mounts it at /var.
-pub(crate) async fn mount_ephemeral(node: &Arc<Node>) -> Result<Ephemeral, String> {
-    let node = node.clone();
-    blocking(move || mount_ephemeral_now(&node)).await
+pub(crate) async fn mount_ephemeral(volumes: &Arc<Volumes>) -> Result<Ephemeral, String> {
+    let volumes = volumes.clone();
+    blocking(move || mount_ephemeral_now(&volumes)).await
 }
 
-fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
+fn mount_ephemeral_now(volumes: &Volumes) -> Result<Ephemeral, String> {
     if is_mounted(VAR) {
         return Ok(Ephemeral::Mounted);
     }
-    let Some(disk) = crate::system_disk::find(&node.runtime)?.filter(|disk| disk.slot.is_some()) else {
+    let Some(disk) = crate::system_disk::find(&volumes.runtime)?.filter(|disk| disk.slot.is_some()) else {
         return Ok(Ephemeral::Nowhere);
     };
-    let wanted = node.runtime.config().and_then(|config| encryption::wanted(&config, EPHEMERAL));
+    let wanted = volumes.runtime.config().and_then(|config| encryption::wanted(&config, EPHEMERAL));
     let layout = Layout::System(Volume::Ephemeral);
     let what = What { disk: &disk.path, layout, encryption: wanted.as_ref() };
-    let made = match make::make(node, &what) {
+    let made = match make::make(volumes, &what) {
         Ok(made) => made,
         // An image that was not made larger, as in tests: nothing is wrong with it.
         Err(Trouble::Partition(error @ Error::NoRoom { .. })) => {
-            node.runtime.journal.warn(&format!("{error}; {VAR} is kept in memory until a restart"));
+            volumes.runtime.journal.warn(&format!("{error}; {VAR} is kept in memory until a restart"));
             return Ok(Ephemeral::Nowhere);
         }
         Err(error) => {
             let reason = chain(&error);
-            status::failed(node, EPHEMERAL, &reason);
+            status::failed(volumes, EPHEMERAL, &reason);
             let asks_server = wanted.as_ref().is_some_and(encryption::needs_others);
             let is_worth_it = asks_server || wanted.as_ref().is_some_and(encryption::has_recovery_key);
             return match error {
@@ -166,18 +171,18 @@ fn mount_ephemeral_now(node: &Node) -> Result<Ephemeral, String> {
         }
     };
     mount::ephemeral(&made.device)?;
-    node.runtime.journal.say(&format!("EPHEMERAL is {}, mounted at {VAR}", made.device.display()));
+    volumes.runtime.journal.say(&format!("EPHEMERAL is {}, mounted at {VAR}", made.device.display()));
     mount::fill(&made.device)?;
     Ok(Ephemeral::Mounted)
 }
 
 /// Makes and mounts the disks of `machine.disks`.
-pub(crate) async fn mount_user_disks(node: &Arc<Node>) -> Result<(), String> {
-    let Some(config) = node.runtime.config().filter(|config| !config.machine.disks.is_empty()) else {
+pub(crate) async fn mount_user_disks(volumes: &Arc<Volumes>) -> Result<(), String> {
+    let Some(config) = volumes.runtime.config().filter(|config| !config.machine.disks.is_empty()) else {
         return Ok(());
     };
-    let node = node.clone();
-    blocking(move || user_disks::mount_all(&node, &config.machine.disks)).await
+    let volumes = volumes.clone();
+    blocking(move || user_disks::mount_all(&volumes, &config.machine.disks)).await
 }
 
 async fn blocking<T: Send + 'static>(

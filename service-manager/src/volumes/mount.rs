@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
+use super::filesystem::mount_volume;
+use super::handle::Volumes;
 use super::program;
 use super::specs::Mount;
-use crate::configuration::{MOUNT_POINT, mount_volume};
-use crate::node::Node;
+use super::state_files::MOUNT_POINT;
 use runtime::beneath;
 
 /// Where EPHEMERAL is mounted.
@@ -118,9 +119,9 @@ fn is_mounted_in(mounts: &str, target: &str) -> bool {
 }
 
 /// Takes STATE and EPHEMERAL, and what is mounted below /var, out of use, and their keys out of the kernel. Blocks.
-pub(crate) fn release(node: &Node) -> Result<(), String> {
-    node.configuration.forget_state();
-    super::further::stop(node);
+pub(crate) fn release(volumes: &Volumes) -> Result<(), String> {
+    volumes.forget_state();
+    super::further::stop(volumes);
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|e| format!("read the mounts: {e}"))?;
     let end = Instant::now() + BUSY_DEADLINE;
     for target in ours(&mounts) {
@@ -132,8 +133,8 @@ pub(crate) fn release(node: &Node) -> Result<(), String> {
             }
         }
     }
-    super::further::release(node);
-    super::close(node, &[])
+    super::further::release(volumes);
+    super::close(volumes, &[])
 }
 
 /// What is to be unmounted, later mounts first: what lies below, and overlays that write there.

@@ -13,11 +13,11 @@ use ondisk::gpt::Partition;
 use runtime::errors::chain;
 use runtime::store::Disk;
 
+use super::handle::Volumes;
 use super::specs::VolumeSpec;
 use super::{NodeHost, SYSTEM, seed};
 use crate::block::{self, Listed};
 use crate::boot_medium;
-use crate::node::Node;
 use crate::system_disk::{self, partition_path, read_table};
 
 /// A volume's partition.
@@ -36,14 +36,15 @@ impl Found {
 }
 
 /// The partition of a volume. Reads disks: blocks.
-pub(super) fn find(node: &Node, name: &str) -> Result<Option<Found>, String> {
+pub(super) fn find(volumes: &Volumes, name: &str) -> Result<Option<Found>, String> {
     if SYSTEM.contains(&name) {
-        let Some(disk) = system_disk::find(&node.runtime)? else { return Ok(None) };
+        let Some(disk) = system_disk::find(&volumes.runtime)? else { return Ok(None) };
         let partition = disk.table.by_name(name).cloned();
         return Ok(partition.map(|partition| Found { disk: disk.path, partition }));
     }
-    let mut all = block::disks(&node.runtime).into_iter().flat_map(|disk| {
-        let partitions = read_table(&node.runtime, &disk).map(|table| table.partitions).unwrap_or_default();
+    let mut all = block::disks(&volumes.runtime).into_iter().flat_map(|disk| {
+        let partitions =
+            read_table(&volumes.runtime, &disk).map(|table| table.partitions).unwrap_or_default();
         let named = partitions.into_iter().filter(|partition| partition.name == name);
         named.map(|partition| Found { disk: disk.clone(), partition }).collect::<Vec<_>>()
     });
@@ -80,9 +81,10 @@ struct Candidate {
 }
 
 /// The disk that a volume which is nowhere is made on. Reads disks: blocks.
-pub(super) fn choose(node: &Node, spec: &VolumeSpec) -> Result<PathBuf, NoDisk> {
-    let system = system_disk::find(&node.runtime).map(|disk| disk.map(|disk| disk.path));
-    let candidates = block::listed(&node.runtime).into_iter().map(|listed| candidate(node, listed, &system));
+pub(super) fn choose(volumes: &Volumes, spec: &VolumeSpec) -> Result<PathBuf, NoDisk> {
+    let system = system_disk::find(&volumes.runtime).map(|disk| disk.map(|disk| disk.path));
+    let candidates =
+        block::listed(&volumes.runtime).into_iter().map(|listed| candidate(volumes, listed, &system));
     choose_among(candidates, spec, |disk| {
         let path = Path::new(&disk.dev_path);
         let mut host = NodeHost::open(path).map_err(|error| chain(&error))?;
@@ -91,14 +93,14 @@ pub(super) fn choose(node: &Node, spec: &VolumeSpec) -> Result<PathBuf, NoDisk> 
     })
 }
 
-fn candidate(node: &Node, listed: Listed, system: &Result<Option<PathBuf>, String>) -> Candidate {
+fn candidate(volumes: &Volumes, listed: Listed, system: &Result<Option<PathBuf>, String>) -> Candidate {
     let is_system = system
         .as_ref()
         .ok()
         .map(|system| system.as_ref().is_some_and(|system| *system == Path::new(&listed.disk.dev_path)));
     let unusable = match () {
         () if listed.disk.readonly || listed.disk.cdrom => Some("it cannot be written".to_owned()),
-        () => boot_medium::use_of(&node.runtime, &listed).map(|how| format!("this machine {how} it")),
+        () => boot_medium::use_of(&volumes.runtime, &listed).map(|how| format!("this machine {how} it")),
     };
     Candidate { disk: listed.disk, is_system, unusable }
 }
@@ -190,10 +192,10 @@ mod tests {
     #[test]
     fn a_node_without_disks_has_no_volumes() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let volumes = crate::server::tests_node(dir.path().to_owned()).volumes.clone();
         for name in ["STATE", "u-data"] {
-            assert_eq!(find(&node, name), Ok(None));
+            assert_eq!(find(&volumes, name), Ok(None));
         }
-        assert!(matches!(choose(&node, &spec("!system_disk")), Err(NoDisk::Now(_))));
+        assert!(matches!(choose(&volumes, &spec("!system_disk")), Err(NoDisk::Now(_))));
     }
 }

@@ -23,8 +23,8 @@ use rustix::fs::OFlags;
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
+use super::handle::Volumes;
 use super::recovery::{unlock, waits_for_somebody};
-use crate::node::Node;
 
 /// The consoles of the kernel, the preferred one last.
 const ACTIVE: &str = "/sys/class/tty/console/active";
@@ -34,40 +34,40 @@ const LOOK: Duration = Duration::from_secs(1);
 const MOST_LINE_BYTES: usize = 4096;
 
 /// Asks whenever a volume could not be opened.
-pub(crate) async fn watch(node: Arc<Node>) {
-    let mut failed = node.volumes.failed.subscribe();
+pub(crate) async fn watch(volumes: Arc<Volumes>) {
+    let mut failed = volumes.failed.subscribe();
     // It may be older than this task.
     failed.mark_changed();
     while failed.changed().await.is_ok() {
         let (done, ended) = tokio::sync::oneshot::channel::<()>();
-        let worker = node.clone();
+        let worker = volumes.clone();
         // Not one of the runtime's threads: somebody may come in an hour.
         let thread = std::thread::Builder::new().name("unlock-prompt".to_owned()).spawn(move || {
             ask(&worker);
             drop(done);
         });
         if let Err(error) = thread {
-            node.runtime.journal.warn(&format!("ask for a recovery key on the console: {error}"));
+            volumes.runtime.journal.warn(&format!("ask for a recovery key on the console: {error}"));
         }
         let _ = ended.await;
     }
 }
 
-fn ask(node: &Node) {
-    let next = || super::all(node).into_iter().find(|volume| waits_for_somebody(node, volume));
+fn ask(volumes: &Volumes) {
+    let next = || super::all(volumes).into_iter().find(|volume| waits_for_somebody(volumes, volume));
     while let Some(name) = next() {
-        let mut consoles = open(&node.runtime.path(ACTIVE), &node.runtime.path("/dev"));
+        let mut consoles = open(&volumes.runtime.path(ACTIVE), &volumes.runtime.path("/dev"));
         if consoles.is_empty() {
             return;
         }
         tell(&mut consoles, &format!("\n{name} is locked. Its recovery key (it is not shown): "));
-        let is_locked = || node.volumes.problem(&name).is_some();
+        let is_locked = || volumes.problem(&name).is_some();
         let Some(typed) = line(&mut consoles, &is_locked) else {
             tell(&mut consoles, &format!("{name} is open\n"));
             continue;
         };
         tell(&mut consoles, "\n");
-        if let Err(error) = unlock(node, &name, &typed) {
+        if let Err(error) = unlock(volumes, &name, &typed) {
             tell(&mut consoles, &format!("{error}\n"));
         }
     }

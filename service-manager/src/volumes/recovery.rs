@@ -19,12 +19,12 @@ use runtime::errors::chain;
 use serde_json::{Map, Value, json};
 use unlock::{KeyKind, Kind, Record, SealedKey, Secret, passphrase};
 
+use super::handle::Volumes;
 use super::key::{Origin, VolumeKey};
 use super::make::{Layout, What};
 use super::opening::{self, Done, Job, Request};
 use super::place::{self, Found};
 use super::{NodeHost, encryption, make, record, specs, status, synchronise};
-use crate::node::Node;
 
 /// The field with the file.
 const FILE: &str = "ageFile";
@@ -76,10 +76,10 @@ pub(crate) struct Offered {
 }
 
 /// The recovery keys of this node's volumes, which may be locked. Blocks.
-pub(crate) fn offered(node: &Node) -> Result<Vec<Offered>, String> {
+pub(crate) fn offered(volumes: &Volumes) -> Result<Vec<Offered>, String> {
     let mut keys = Vec::new();
-    for volume in super::all(node) {
-        let found = match place::find(node, &volume) {
+    for volume in super::all(volumes) {
+        let found = match place::find(volumes, &volume) {
             // One of the user's that is there twice must not hide the others.
             Err(_) if Volume::named(&volume).is_none() => None,
             found => found?,
@@ -106,9 +106,9 @@ fn of_partition(volume: &str, partition: &Path) -> Vec<Offered> {
 }
 
 /// Whether a volume is locked that a person could unlock. Blocks.
-pub(crate) fn waits_for_somebody(node: &Node, volume: &str) -> bool {
-    node.volumes.problem(volume).is_some()
-        && offered(node).is_ok_and(|keys| keys.iter().any(|key| key.volume == volume))
+pub(crate) fn waits_for_somebody(volumes: &Volumes, volume: &str) -> bool {
+    volumes.problem(volume).is_some()
+        && offered(volumes).is_ok_and(|keys| keys.iter().any(|key| key.volume == volume))
 }
 
 /// What an unlocking did.
@@ -140,15 +140,15 @@ pub(crate) enum NotUnlocked {
 
 /// Unlocks a volume with what a person typed, and seals its other keys anew; one that is open already has the latter done
 /// alone. Blocks.
-pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, NotUnlocked> {
-    let spec = specs::find(node, name);
+pub(crate) fn unlock(volumes: &Volumes, name: &str, typed: &str) -> Result<Unlocked, NotUnlocked> {
+    let spec = specs::find(volumes, name);
     let layout = match Volume::named(name) {
         Some(volume) => Layout::System(volume),
         None => Layout::Named(spec.as_ref().ok_or_else(|| NotUnlocked::Volume(name.to_owned()))?),
     };
     let key = RecoveryKey::parse(typed)?;
-    let unlocked = unlock_now(node, name, layout, &key).map_err(|reason| {
-        node.runtime.journal.warn(&format!("unlock {name}: {reason}"));
+    let unlocked = unlock_now(volumes, name, layout, &key).map_err(|reason| {
+        volumes.runtime.journal.warn(&format!("unlock {name}: {reason}"));
         NotUnlocked::Refused(reason)
     })?;
     let anew: Vec<String> = unlocked.replaced.iter().map(u8::to_string).collect();
@@ -158,12 +158,17 @@ pub(crate) fn unlock(node: &Node, name: &str, typed: &str) -> Result<Unlocked, N
         format!("new in slots: {}", anew.join(", "))
     };
     let slot = unlocked.slot;
-    node.runtime.journal.say(&format!("{name} was unlocked by the recovery key in slot {slot}; {anew}"));
+    volumes.runtime.journal.say(&format!("{name} was unlocked by the recovery key in slot {slot}; {anew}"));
     Ok(unlocked)
 }
 
-fn unlock_now(node: &Node, name: &str, layout: Layout<'_>, key: &RecoveryKey) -> Result<Unlocked, String> {
-    let found = place::find(node, name)?.ok_or_else(|| format!("this machine has no partition {name}"))?;
+fn unlock_now(
+    volumes: &Volumes,
+    name: &str,
+    layout: Layout<'_>,
+    key: &RecoveryKey,
+) -> Result<Unlocked, String> {
+    let found = place::find(volumes, name)?.ok_or_else(|| format!("this machine has no partition {name}"))?;
     check(&found, name)?;
     let secret = passphrase(key.bytes(), None);
     let typed = |offered: Offered| {
@@ -173,16 +178,16 @@ fn unlock_now(node: &Node, name: &str, layout: Layout<'_>, key: &RecoveryKey) ->
     if candidates.is_empty() {
         return Err(format!("{name} has no recovery key"));
     }
-    let wanted = wanted(node, name)?;
-    let done = match node.volumes.open(name) {
-        Some(open) => reseal(node, name, &open.partition, &wanted, &candidates)?,
+    let wanted = wanted(volumes, name)?;
+    let done = match volumes.open(name) {
+        Some(open) => reseal(volumes, name, &open.partition, &wanted, &candidates)?,
         None => {
             let what = What { disk: &found.disk, layout, encryption: Some(&wanted) };
-            let made = make::make_with(node, &what, &candidates);
+            let made = make::make_with(volumes, &what, &candidates);
             made.map_err(|error| chain(&error))?.done.ok_or_else(|| format!("{name} is open already"))?
         }
     };
-    let next = match (name, node.runtime.config().is_some()) {
+    let next = match (name, volumes.runtime.config().is_some()) {
         (STATE, true) => "STATE is used from the next start on: a machine config is in force without it",
         (STATE | EPHEMERAL, _) => "the node goes on with its boot",
         _ => "it is mounted where the machine config wants it",
@@ -211,11 +216,11 @@ fn check(found: &Found, name: &str) -> Result<(), String> {
 }
 
 /// The keys that the volume is to have.
-fn wanted(node: &Node, volume: &str) -> Result<Record, String> {
-    let by_config = encryption::in_force(node, volume);
+fn wanted(volumes: &Volumes, volume: &str) -> Result<Record, String> {
+    let by_config = encryption::in_force(volumes, volume);
     let wanted = match (by_config, volume) {
         (Some(wanted), _) => Some(wanted),
-        (None, STATE) => record::read(node)?,
+        (None, STATE) => record::read(volumes)?,
         (None, _) => None,
     };
     wanted.ok_or_else(|| match volume {
@@ -229,25 +234,25 @@ fn wanted(node: &Node, volume: &str) -> Result<Record, String> {
 
 /// Of a volume that is open: only its slots.
 fn reseal(
-    node: &Node,
+    volumes: &Volumes,
     volume: &str,
     partition: &Path,
     wanted: &Record,
     candidates: &[VolumeKey],
 ) -> Result<Done, String> {
-    let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
-    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted, volume), volume);
+    let _one_at_a_time = volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    let keys = encryption::keys(wanted, &encryption::Own::of(volumes, wanted, volume), volume);
     let request = Request::new(Job::Synchronise, volume, partition, &keys, &wanted.options);
     let done = opening::ask(&request.with_recovery(candidates))?;
-    synchronise::say(node, volume, &done);
-    status::synchronised(node, volume, wanted, &done);
+    synchronise::say(volumes, volume, &done);
+    status::synchronised(volumes, volume, wanted, &done);
     Ok(done)
 }
 
 /// Says where a recovery key that was just made is.
-pub(super) fn tell(node: &Node, name: &str, wanted: &Record, done: &Done, is_new: bool) {
+pub(super) fn tell(volumes: &Volumes, name: &str, wanted: &Record, done: &Done, is_new: bool) {
     for slot in new_keys(wanted, done, is_new) {
-        node.runtime.journal.say(&format!(
+        volumes.runtime.journal.say(&format!(
             "{name}: a new recovery key is in slot {slot}; keep it: billetctl disk recovery-key {name}"
         ));
     }
@@ -409,14 +414,14 @@ mod tests {
     #[test]
     fn what_cannot_be_unlocked_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let volumes = crate::server::tests_node(dir.path().to_owned()).volumes.clone();
         let key = RecoveryKey::new(&[1; 32]).unwrap().text();
-        let refused = |name: &str, key: &str| unlock(&node, name, key).unwrap_err();
+        let refused = |name: &str, key: &str| unlock(&volumes, name, key).unwrap_err();
         assert_eq!(refused("var", &key), NotUnlocked::Volume("var".into()));
         assert_eq!(refused("STATE", "supersecret"), NotUnlocked::Key(KeyError::Prefix));
         assert_eq!(refused("STATE", &key).to_string(), "this machine has no partition STATE");
-        assert_eq!(offered(&node), Ok(Vec::new()));
-        assert!(!waits_for_somebody(&node, STATE));
+        assert_eq!(offered(&volumes), Ok(Vec::new()));
+        assert!(!waits_for_somebody(&volumes, STATE));
         let nobody = RecoveryVault { recipients: vec!["age1x".into()] };
         assert!(nobody.seal(&[1; 32], false).unwrap_err().starts_with("age1x: no public key of age: "));
         assert_eq!(

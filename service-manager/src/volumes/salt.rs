@@ -9,8 +9,8 @@ use ondisk::luks2::Secret;
 use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
 
-use crate::configuration::State;
-use crate::node::Node;
+use super::handle::Volumes;
+use super::state_files::State;
 
 /// The file on STATE.
 const FILE: &str = "encryption-salt.yaml";
@@ -18,8 +18,8 @@ const BYTES: usize = 32;
 const NO_STATE: &str = "it is locked to STATE, which is not there";
 
 /// The salt; one that is not there yet is made.
-pub(super) fn of(node: &Node) -> Result<Secret, String> {
-    let state = node.configuration.state().ok_or(NO_STATE)?;
+pub(super) fn of(volumes: &Volumes) -> Result<Secret, String> {
+    let state = volumes.state().ok_or(NO_STATE)?;
     match state.read(FILE)? {
         Some(text) => parse(&text).ok_or_else(|| format!("{FILE} on STATE is damaged")),
         None => made(&state),
@@ -27,8 +27,8 @@ pub(super) fn of(node: &Node) -> Result<Secret, String> {
 }
 
 /// The salt, if STATE has one.
-pub(super) fn kept(node: &Node) -> Result<Secret, String> {
-    let state = node.configuration.state().ok_or(NO_STATE)?;
+pub(super) fn kept(volumes: &Volumes) -> Result<Secret, String> {
+    let state = volumes.state().ok_or(NO_STATE)?;
     let text =
         state.read(FILE)?.ok_or("it is locked to STATE, and this one has no salt: it is another STATE")?;
     parse(&text).ok_or_else(|| format!("{FILE} on STATE is damaged"))
@@ -72,16 +72,16 @@ mod tests {
     #[test]
     fn a_salt_is_made_once_and_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().join("root"));
-        assert_eq!([of(&node).unwrap_err(), kept(&node).unwrap_err()], [NO_STATE, NO_STATE]);
-        node.configuration.set_state(State::at(dir.path()));
-        assert!(kept(&node).unwrap_err().ends_with("it is another STATE"), "opening makes none");
-        let salt = of(&node).unwrap();
-        assert_eq!(kept(&node), Ok(salt.clone()));
-        assert_eq!((salt.len(), of(&node).unwrap()), (BYTES, salt));
+        let volumes = crate::server::tests_node(dir.path().join("root")).volumes.clone();
+        assert_eq!([of(&volumes).unwrap_err(), kept(&volumes).unwrap_err()], [NO_STATE, NO_STATE]);
+        volumes.set_state(State::at(dir.path()));
+        assert!(kept(&volumes).unwrap_err().ends_with("it is another STATE"), "opening makes none");
+        let salt = of(&volumes).unwrap();
+        assert_eq!(kept(&volumes), Ok(salt.clone()));
+        assert_eq!((salt.len(), of(&volumes).unwrap()), (BYTES, salt));
         let kept = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
         assert_eq!((kept.lines().next(), kept.lines().count()), (Some("diskSalt:"), 1 + BYTES));
         std::fs::write(dir.path().join(FILE), "diskSalt:\n    - 1\n    - 256\n").unwrap();
-        assert!(of(&node).unwrap_err().ends_with("is damaged"));
+        assert!(of(&volumes).unwrap_err().ends_with("is damaged"));
     }
 }

@@ -13,7 +13,7 @@ use rustix::mount::MountFlags;
 use unlock::Record;
 
 use super::encryption::record;
-use crate::node::Node;
+use super::handle::Volumes;
 
 /// Where the user's volumes are mounted, by their names.
 pub(super) const MOUNTS: &str = "/var/mnt";
@@ -53,13 +53,13 @@ impl VolumeSpec {
 }
 
 /// Every volume that the config in force wants.
-pub(super) fn in_force(node: &Node) -> Vec<VolumeSpec> {
-    node.runtime.document().map(|document| of(&document.documents)).unwrap_or_default()
+pub(super) fn in_force(volumes: &Volumes) -> Vec<VolumeSpec> {
+    volumes.runtime.document().map(|document| of(&document.documents)).unwrap_or_default()
 }
 
 /// The one of this name.
-pub(super) fn find(node: &Node, name: &str) -> Option<VolumeSpec> {
-    in_force(node).into_iter().find(|spec| spec.name == name)
+pub(super) fn find(volumes: &Volumes, name: &str) -> Option<VolumeSpec> {
+    in_force(volumes).into_iter().find(|spec| spec.name == name)
 }
 
 /// Every volume that these documents want, in their order.

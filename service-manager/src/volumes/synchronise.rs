@@ -16,94 +16,97 @@ use installer::device::Disk;
 use installer::volumes::{EPHEMERAL, STATE};
 use unlock::{Record, Refused};
 
+use super::handle::{Open, Volumes};
 use super::key::VolumeKey;
 use super::opening::{self, Done, Job, Request};
-use super::status::{self, Encrypted, Open, Place};
+use super::state_files::MOUNT_POINT;
+use super::status::{self, Encrypted, Place};
 use super::{VAR, encryption, is_mounted, make, mapping, record, recovery};
-use crate::configuration::MOUNT_POINT;
-use crate::node::Node;
 use crate::system_disk;
 
 /// Keeps the slots in step.
-pub(crate) async fn follow(node: Arc<Node>) {
-    let (mut config, mut opened) = (node.runtime.config.subscribe(), node.volumes.opened.subscribe());
+pub(crate) async fn follow(volumes: Arc<Volumes>) {
+    let (mut config, mut opened) = (volumes.runtime.config.subscribe(), volumes.opened.subscribe());
     // Both may be older than this task.
     config.mark_changed();
-    let taker = node.clone();
+    let taker = volumes.clone();
     let _ = tokio::task::spawn_blocking(move || adopt(&taker)).await;
     loop {
         tokio::select! {
             changed = config.changed() => if changed.is_err() { return },
             changed = opened.changed() => if changed.is_err() { return },
         }
-        let worker = node.clone();
+        let worker = volumes.clone();
         // Joined, so that two configs are not applied at once; a panic in there is logged by the runtime.
         let _ = tokio::task::spawn_blocking(move || bring_all(&worker)).await;
     }
 }
 
 /// Takes over what an earlier machined mounted.
-fn adopt(node: &Node) {
+fn adopt(volumes: &Volumes) {
     for (volume, target) in [(STATE, MOUNT_POINT), (EPHEMERAL, VAR)] {
-        if !is_mounted(target) || node.volumes.is_known(volume) {
+        if !is_mounted(target) || volumes.is_known(volume) {
             continue;
         }
-        let Ok(Some(disk)) = system_disk::find(&node.runtime) else { continue };
+        let Ok(Some(disk)) = system_disk::find(&volumes.runtime) else { continue };
         let Some(partition) = disk.table.by_name(volume) else { continue };
-        let wanted =
-            node.runtime.config().and_then(|config| encryption::wanted(&config, volume)).unwrap_or_default();
-        let encrypted = Encrypted { wanted: &wanted, done: None, before: make::by_init(node, volume) };
+        let wanted = volumes
+            .runtime
+            .config()
+            .and_then(|config| encryption::wanted(&config, volume))
+            .unwrap_or_default();
+        let encrypted = Encrypted { wanted: &wanted, done: None, before: make::by_init(volumes, volume) };
         let is_open = mapping::is_there(volume, &disk.partition_path(partition));
         let encrypted = is_open.then_some(&encrypted);
         let place = Place { disk: &disk.path, table: &disk.table, partition, filesystem: "xfs" };
-        status::ready(node, volume, &place, encrypted);
+        status::ready(volumes, volume, &place, encrypted);
     }
 }
 
-fn bring_all(node: &Node) {
-    for volume in node.volumes.names() {
-        let Some(open) = node.volumes.open(&volume) else { continue };
-        let Some(wanted) = encryption::in_force(node, &volume) else { continue };
+fn bring_all(volumes: &Volumes) {
+    for volume in volumes.names() {
+        let Some(open) = volumes.open(&volume) else { continue };
+        let Some(wanted) = encryption::in_force(volumes, &volume) else { continue };
         if open.in_step.as_ref() != Some(&wanted)
-            && let Err(reason) = bring(node, &volume, &open, &wanted)
+            && let Err(reason) = bring(volumes, &volume, &open, &wanted)
         {
-            node.runtime.journal.warn(&format!("key slots of {volume}: {reason}"));
-            status::not_synchronised(node, &volume, &reason);
+            volumes.runtime.journal.warn(&format!("key slots of {volume}: {reason}"));
+            status::not_synchronised(volumes, &volume, &reason);
         }
     }
 }
 
-fn bring(node: &Node, volume: &str, open: &Open, wanted: &Record) -> Result<(), String> {
-    let _one_at_a_time = node.volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
-    let keys = encryption::keys(wanted, &encryption::Own::of(node, wanted, volume), volume);
+fn bring(volumes: &Volumes, volume: &str, open: &Open, wanted: &Record) -> Result<(), String> {
+    let _one_at_a_time = volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    let keys = encryption::keys(wanted, &encryption::Own::of(volumes, wanted, volume), volume);
     if volume == STATE {
-        let kept = record::read(node)?;
-        record::keep(node, Some(wanted))?;
+        let kept = record::read(volumes)?;
+        record::keep(volumes, Some(wanted))?;
         if kept.as_ref() == Some(wanted)
-            && let Some(done) = opened_by_init(node, &open.partition, wanted, &keys)
+            && let Some(done) = opened_by_init(volumes, &open.partition, wanted, &keys)
         {
-            say(node, volume, &done);
-            status::synchronised(node, volume, wanted, &done);
+            say(volumes, volume, &done);
+            status::synchronised(volumes, volume, wanted, &done);
             return Ok(());
         }
     }
     let request = Request::new(Job::Synchronise, volume, &open.partition, &keys, &wanted.options);
     let done = opening::ask(&request)?;
-    say(node, volume, &done);
-    recovery::tell(node, volume, wanted, &done, false);
-    status::synchronised(node, volume, wanted, &done);
+    say(volumes, volume, &done);
+    recovery::tell(volumes, volume, wanted, &done, false);
+    status::synchronised(volumes, volume, wanted, &done);
     Ok(())
 }
 
 /// What a process would find: init's key opened the only slot of an unharmed header, and is the only key that is
 /// wanted, sealed as is wanted.
 fn opened_by_init(
-    node: &Node,
+    volumes: &Volumes,
     partition: &Path,
     wanted: &Record,
     keys: &[Result<VolumeKey, Refused>],
 ) -> Option<Done> {
-    let opened = node.runtime.boot.unlock.as_ref()?.opened.as_ref()?;
+    let opened = volumes.runtime.boot.unlock.as_ref()?.opened.as_ref()?;
     let [key] = wanted.keys.as_slice() else { return None };
     let mut part = Disk::open_shared(partition).ok()?;
     let found = ondisk::luks2::read(&mut part).ok()?;
@@ -120,22 +123,22 @@ fn opened_by_init(
 }
 
 /// Tells what was done to a header.
-pub(super) fn say(node: &Node, name: &str, done: &Done) {
+pub(super) fn say(volumes: &Volumes, name: &str, done: &Done) {
     if let Some(mended) = &done.mended {
-        node.runtime.journal.warn(&format!("{name}: {mended}"));
+        volumes.runtime.journal.warn(&format!("{name}: {mended}"));
     }
     for reason in &done.refused {
-        node.runtime.journal.warn(&format!("{name}: {reason}"));
+        volumes.runtime.journal.warn(&format!("{name}: {reason}"));
     }
     for (slots, what) in [(&done.added, "added"), (&done.replaced, "replaced"), (&done.removed, "removed")] {
         for slot in slots {
-            node.runtime.journal.say(&format!("{name}: the key in slot {slot} was {what}"));
+            volumes.runtime.journal.say(&format!("{name}: the key in slot {slot} was {what}"));
         }
     }
     for (_, binding) in &done.bindings {
-        node.runtime.journal.say(&format!("{name}: {binding}"));
+        volumes.runtime.journal.say(&format!("{name}: {binding}"));
     }
     for (_, reason) in done.failed.iter().filter(|(_, reason)| !done.refused.contains(reason)) {
-        node.runtime.journal.warn(&format!("{name} is not in step with the machine config: {reason}"));
+        volumes.runtime.journal.warn(&format!("{name} is not in step with the machine config: {reason}"));
     }
 }

@@ -13,22 +13,22 @@ use installer::volumes::provision_extra;
 use runtime::errors::chain;
 use rustix::mount::MountFlags;
 
+use super::filesystem::mount_volume;
+use super::handle::Volumes;
 use super::{NodeHost, is_mounted, seed};
-use crate::configuration::mount_volume;
-use crate::node::Node;
 use crate::system_disk;
 use crate::system_disk::partition_path;
 
 /// Makes and mounts them all. Blocks.
-pub(super) fn mount_all(node: &Node, wanted: &[Wanted]) -> Result<(), String> {
-    wanted.iter().try_for_each(|disk| mount_one(node, disk))
+pub(super) fn mount_all(volumes: &Volumes, wanted: &[Wanted]) -> Result<(), String> {
+    wanted.iter().try_for_each(|disk| mount_one(volumes, disk))
 }
 
-fn mount_one(node: &Node, wanted: &Wanted) -> Result<(), String> {
+fn mount_one(volumes: &Volumes, wanted: &Wanted) -> Result<(), String> {
     let name = &wanted.device;
     let failed = |what: String| format!("user disk {name}: {what}");
     let path = fs::canonicalize(name).map_err(|e| failed(e.to_string()))?;
-    if system_disk::known(&node.runtime).is_some_and(|system| system.path == path) {
+    if system_disk::known(&volumes.runtime).is_some_and(|system| system.path == path) {
         return Err(failed("it is the system disk".to_owned()));
     }
     if wanted.partitions.iter().all(|partition| is_mounted(&partition.mountpoint)) {
@@ -42,9 +42,9 @@ fn mount_one(node: &Node, wanted: &Wanted) -> Result<(), String> {
     let mut host = NodeHost::open(&path).map_err(|e| failed(chain(&e)))?;
     let extra = provision_extra(&mut host, name, &sizes, &seed).map_err(|e| failed(chain(&e)))?;
     if extra.made {
-        node.runtime.journal.say(&format!("user disk {name}: {} partitions were made", sizes.len()));
+        volumes.runtime.journal.say(&format!("user disk {name}: {} partitions were made", sizes.len()));
     } else {
-        node.runtime.journal.say(&format!("skipping setup of {name:?}, found existing partitions"));
+        volumes.runtime.journal.say(&format!("skipping setup of {name:?}, found existing partitions"));
     }
     for (number, partition) in (1..).zip(&wanted.partitions) {
         mount_partition(&path, number, &partition.mountpoint).map_err(failed)?;

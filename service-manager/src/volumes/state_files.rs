@@ -1,39 +1,28 @@
-//! STATE: the partition that keeps the machine config, and how files get onto it.
+//! STATE: the partition that keeps what a node knows of itself, and how files get onto it.
 //!
 //! Owns: finding it by its GPT name, mounting it at [`MOUNT_POINT`], writing so that a power cut leaves a file old or
 //! new: temporary file, fsync, rename, fsync of the folder.
-//! Does not: make the partition or its file system (the installer does), or open an encrypted one.
+//! Does not: make the partition or its file system (the installer does), open an encrypted one, or know its files.
 //! Fails by: a sentence that names device and operation; a node without STATE runs, and keeps its config in memory.
 //! Source: docs/users/config-lifecycle.md.
 
-use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use ondisk::probe::Kind;
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::MountFlags;
 use zeroize::Zeroizing;
 
+use super::filesystem::mount_volume;
 use crate::block;
-use crate::modules::load_modules;
 
 /// Where it is mounted.
 pub(crate) const MOUNT_POINT: &str = "/system/state";
 /// The GPT name.
 const LABEL: &str = "STATE";
 /// No file here is larger than the longest config.
-const MAX_BYTES: u64 = super::MAX_BYTES;
-
-/// The config that the next boot takes.
-pub(crate) const CONFIG: &str = "config.yaml";
-/// The last config that someone confirmed, while a newer one waits for that.
-pub(crate) const CONFIRMED: &str = "config.confirmed.yaml";
-/// That a config waits for confirmation.
-pub(crate) const MARKER: &str = "config.unconfirmed.json";
-/// Why the node returned to an older config, until the next change.
-pub(crate) const RETURNED: &str = "config.returned";
+const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// A mounted STATE.
 #[derive(Debug, Clone)]
@@ -162,45 +151,11 @@ impl State {
     }
 }
 
-/// What the kernel needs to mount a FAT.
-const FAT_MODULES: &[&str] = &["nls_cp437", "nls_ascii", "nls_iso8859-1", "vfat"];
-
-/// Mounts a partition of the system disk with whatever file system it holds.
-pub(crate) fn mount_volume(
-    device: &Path,
-    label: &str,
-    target: &str,
-    flags: MountFlags,
-) -> Result<(), String> {
-    let name = device.display();
-    let kind = match block::probe(device) {
-        Ok(Some((_, kind @ (Kind::Xfs | Kind::Ext4 | Kind::Vfat)))) => kind,
-        Ok(Some((_, kind))) => {
-            return Err(format!("{name} ({label}) holds {kind}, which cannot be mounted"));
-        }
-        Ok(None) => return Err(format!("{name} ({label}) holds no file system")),
-        Err(error) => return Err(format!("read {name} ({label}): {error}")),
-    };
-    load_modules(modules(kind)).map_err(|e| format!("mount {name} ({label}): {e}"))?;
-    let options = if kind == Kind::Vfat { c"umask=0077" } else { c"" };
-    let text = |text: String| CString::new(text).map_err(|_| format!("device name {name}"));
-    let (source, kind) = (text(name.to_string())?, text(kind.as_str().to_owned())?);
-    mount(source.as_c_str(), target, kind.as_c_str(), flags, Some(options))
-        .map_err(|e| format!("mount {name} ({label}, {kind:?}) at {target}: {e}"))
-}
-
-fn modules(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        // Their checksum is asked for by an alias, which nothing of ours answers in the kernel's place.
-        Kind::Xfs => &["crc32c_generic", "xfs"],
-        Kind::Ext4 => &["crc32c_generic", "ext4"],
-        _ => FAT_MODULES,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CONFIG: &str = "config.yaml";
 
     #[test]
     fn the_partition_is_found_by_its_gpt_name() {
