@@ -14,10 +14,10 @@ use installer::device::{BlockDevice, Disk};
 use installer::host::{read_table, write_table};
 use installer::install::END_BYTES;
 use installer::{reset, silent};
+use runtime::Runtime;
 use runtime::errors::chain;
 
-use crate::node::Node;
-use crate::volumes::{self, NodeHost};
+use crate::volumes::{self, NodeHost, Volumes};
 use crate::{block, boot_medium, system_disk};
 
 const CLASS: &str = "/sys/class/block";
@@ -64,11 +64,11 @@ pub(crate) enum Refused {
 }
 
 /// Whether it may be done. Blocks.
-pub(crate) fn check(node: &Node, request: &Request) -> Result<Target, Refused> {
+pub(crate) fn check(runtime: &Runtime, volumes: &Volumes, request: &Request) -> Result<Target, Refused> {
     let name = request.device.strip_prefix("/dev/").unwrap_or(&request.device);
     let failed = |why: String| Refused::NotNow { device: name.to_owned(), why };
     let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
-    let folder = node.runtime.path(CLASS).join(name);
+    let folder = runtime.path(CLASS).join(name);
     if !is_name || !folder.exists() {
         return Err(Refused::Unknown(name.to_owned()));
     }
@@ -85,7 +85,7 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<Target, Refused> {
     if text("ro") == "1" {
         return Err(failed("it is read-only".to_owned()));
     }
-    not_ours(node, &target, request).map_err(failed)?;
+    not_ours(runtime, volumes, &target, request).map_err(failed)?;
     let holders: Vec<String> = fs::read_dir(folder.join("holders"))
         .map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
         .unwrap_or_default();
@@ -96,19 +96,19 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<Target, Refused> {
 }
 
 /// Refuses what this machine runs from, or keeps its own on.
-fn not_ours(node: &Node, target: &Target, request: &Request) -> Result<(), String> {
-    if let Some(system) = system_disk::find(&node.runtime)?.filter(|system| system.path == target.disk) {
+fn not_ours(runtime: &Runtime, volumes: &Volumes, target: &Target, request: &Request) -> Result<(), String> {
+    if let Some(system) = system_disk::find(runtime)?.filter(|system| system.path == target.disk) {
         let unused = system.slot.is_none() && request.skip_volume_check;
         if !unused {
             return Err("it belongs to the system disk: use `reset`".to_owned());
         }
     }
-    let listed = block::listed(&node.runtime);
+    let listed = block::listed(runtime);
     let listed = listed.iter().find(|listed| Path::new(&listed.disk.dev_path) == target.disk);
-    if let Some(how) = listed.and_then(|listed| boot_medium::use_of(&node.runtime, listed)) {
+    if let Some(how) = listed.and_then(|listed| boot_medium::use_of(runtime, listed)) {
         return Err(format!("this machine {how} it"));
     }
-    let config = node.runtime.config();
+    let config = runtime.config();
     let disks = config.iter().flat_map(|config| &config.machine.disks);
     let of_config = disks.filter(|disk| {
         fs::canonicalize(&disk.device).is_ok_and(|path| path == target.disk)
@@ -118,7 +118,7 @@ fn not_ours(node: &Node, target: &Target, request: &Request) -> Result<(), Strin
     if request.skip_volume_check {
         return Ok(());
     }
-    if let Some(volume) = volumes::of_config_on(&node.volumes, &target.disk, target.partition) {
+    if let Some(volume) = volumes::of_config_on(volumes, &target.disk, target.partition) {
         return Err(format!("the configuration wants {volume}, which is there: take its document out first"));
     }
     match is_of_config {
@@ -134,16 +134,16 @@ fn parent(folder: &Path) -> Option<String> {
 }
 
 /// Does it. Blocks.
-pub(crate) fn wipe(node: &Node, target: &Target, request: &Request) -> Result<(), String> {
+pub(crate) fn wipe(runtime: &Runtime, target: &Target, request: &Request) -> Result<(), String> {
     let name = target.path.display().to_string();
     let failed = |error: &dyn std::error::Error| format!("wipe {name}: {}", chain(error));
     let mut disk = Disk::open(&target.path).map_err(|e| failed(&e))?;
     let how = if request.zeroes { "every byte" } else { "signatures" };
-    node.runtime.journal.say(&format!("wiping {name}: {how}, {} MiB", disk.bytes() >> 20));
+    runtime.journal.say(&format!("wiping {name}: {how}, {} MiB", disk.bytes() >> 20));
     if request.zeroes {
         reset::wipe(&mut disk, &name, 0, None, &mut silent).map_err(|e| failed(&e))?;
     } else {
-        for start in places(node, target, disk.bytes()) {
+        for start in places(runtime, target, disk.bytes()) {
             reset::wipe(&mut disk, &name, start, Some(END_BYTES), &mut silent).map_err(|e| failed(&e))?;
         }
     }
@@ -157,19 +157,19 @@ pub(crate) fn wipe(node: &Node, target: &Target, request: &Request) -> Result<()
     if request.drop_partition || target.partition.is_none() {
         // The kernel keeps what it knew while somebody uses another partition.
         if let Err(error) = system_disk::reread(&target.disk) {
-            node.runtime.journal.warn(&format!("{error}; it does at the next start"));
+            runtime.journal.warn(&format!("{error}; it does at the next start"));
         }
     }
-    node.runtime.journal.say(&format!("wiped {name}"));
+    runtime.journal.say(&format!("wiped {name}"));
     Ok(())
 }
 
 /// Where signatures lie: at both ends of a device, and where a disk's partitions begin: another table with the same
 /// places would show what was in them. [`END_BYTES`] from each are wiped.
-fn places(node: &Node, target: &Target, bytes: u64) -> Vec<u64> {
+fn places(runtime: &Runtime, target: &Target, bytes: u64) -> Vec<u64> {
     let mut bases = Vec::new();
     if target.partition.is_none()
-        && let Ok(table) = system_disk::read_table(&node.runtime, &target.disk)
+        && let Ok(table) = system_disk::read_table(runtime, &target.disk)
     {
         bases.extend(table.partitions.iter().map(|partition| table.offset_bytes(partition)));
     }
@@ -188,7 +188,10 @@ fn starts(bases: &[u64], bytes: u64) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::node::Node;
 
     /// Or a disk that was wiped would still be somebody's.
     #[test]
@@ -210,7 +213,7 @@ mod tests {
     }
 
     /// A machine with `sdb` and its partition `sdb1`, in sysfs only.
-    fn node(dir: &Path) -> std::sync::Arc<Node> {
+    fn node(dir: &Path) -> Arc<Node> {
         let root = dir.canonicalize().unwrap();
         let real = root.join("sys/devices/pci0/block/sdb");
         fs::create_dir_all(real.join("sdb1/holders/dm-0")).unwrap();
@@ -221,6 +224,10 @@ mod tests {
             std::os::unix::fs::symlink(to, root.join("sys/class/block").join(name)).unwrap();
         }
         crate::server::tests_node(root)
+    }
+
+    fn check(node: &Node, request: &Request) -> Result<Target, Refused> {
+        super::check(&node.runtime, &node.volumes, request)
     }
 
     #[test]
@@ -249,7 +256,7 @@ mod tests {
         let text =
             "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  disks: [{device: /dev/sdb}]\n";
         let config = config::parse(text).unwrap_or_else(|e| panic!("{e}"));
-        node.runtime.config.send_replace(Some(std::sync::Arc::new(config)));
+        node.runtime.config.send_replace(Some(Arc::new(config)));
         assert!(refused(&request("sdb")).contains("machine.disks"));
         assert!(check(&node, &Request { skip_volume_check: true, ..request("sdb") }).is_ok());
         fs::write(node.runtime.path("/sys/class/block/sdb/ro"), "1\n").unwrap();

@@ -6,7 +6,7 @@
 //! | apid | child of machined, uid 50 | clients (TCP 50000, mutual TLS), machined |
 //! | trustd | child of machined, uid 51 | nodes (TCP 50001, TLS and a token), machined for its material |
 //!
-//! Long-lived tasks of machined are started by [`runtime::Runtime::start_task`] in [`machined`], [`controllers`] and `kubernetes`,
+//! Long-lived tasks of machined are started by [`runtime::Runtime::start_task`] in [`machined`], `long_lived` and `kubernetes`,
 //! and listed by `get tasks`. What each reads and writes stands in the head of its module. Besides, each service has its own
 //! (supervisor, log pump, check: [`runtime::services`]), and a sequence has one while it runs ([`runtime::sequencer`],
 //! [`sequences`]).
@@ -33,6 +33,7 @@ mod kubernetes;
 mod late_services;
 mod locked;
 mod log_sender;
+mod long_lived;
 pub mod machined;
 mod material;
 mod members;

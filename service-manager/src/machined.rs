@@ -20,9 +20,7 @@ use tokio::sync::mpsc;
 use crate::node::Node;
 use crate::order::Order;
 use crate::tasks::{self, Stage};
-use crate::{
-    configuration, container, controllers, flight_recorder, identity, kubernetes, services, upgrade,
-};
+use crate::{configuration, container, flight_recorder, identity, kubernetes, long_lived, services, upgrade};
 
 const LOG_FOLDER: &str = "/run/log";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -200,7 +198,7 @@ fn take_over(node: &Arc<Node>, replay: &mut Replay) {
 
 /// Defines again what was defined, and takes over what runs.
 fn resume_services(node: &Arc<Node>, memory: &Memory, replay: &mut Replay) {
-    controllers::start(node);
+    long_lived::start(node);
     let known: Vec<&str> = memory.services.iter().map(|service| service.id.as_str()).collect();
     for error in services::define_again(node, &known) {
         node.runtime.journal.warn(&error.to_string());

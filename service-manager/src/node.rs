@@ -20,7 +20,7 @@ use crate::meta::Meta;
 use crate::order::Orders;
 use crate::readiness::Readiness;
 use crate::register::Register;
-use crate::reset::Requested;
+use crate::reset::Resets;
 use crate::udev_rules::Applied;
 use crate::upgrade::Upgrades;
 use crate::volumes::Volumes;
@@ -59,8 +59,8 @@ pub struct Node {
     pub volumes: Arc<Volumes>,
     /// Upgrades of this node.
     pub upgrades: Upgrades,
-    /// The reset that was asked for.
-    pub(crate) reset: Requested,
+    /// Resets of this node.
+    pub(crate) reset: Arc<Resets>,
     /// The request that began the running sequence has pods go elsewhere first.
     pub(crate) drains: AtomicBool,
     /// The disk that this machined has installed to.
@@ -77,11 +77,13 @@ impl Node {
         let meta = Meta::new(runtime.store.clone(), runtime.journal.clone());
         let register = Arc::new(Register::new(runtime.clone()));
         let volumes = Arc::new(Volumes::new(runtime.clone(), meta.clone(), register.clone()));
+        let reset = Arc::new(Resets::new(runtime.clone(), meta.clone(), volumes.clone()));
         Arc::new_cyclic(|node| Self {
             runtime,
             meta,
             register,
             volumes,
+            reset,
             sequencer: Sequencer::default(),
             orders: Arc::new(Orders::of(node)),
             flight_recorder: FlightRecorder::default(),
@@ -90,7 +92,6 @@ impl Node {
             buses: watch::channel(0).0,
             udev: Arc::default(),
             config_misses: watch::channel(0).0,
-            reset: Requested::default(),
             drains: AtomicBool::default(),
             controllers: OnceLock::new(),
             api_socket: OnceLock::new(),

@@ -8,10 +8,11 @@
 use std::sync::Arc;
 
 use ondisk::Digest;
+use runtime::Runtime;
 use runtime::store::{IDENTITY, Identity, RuntimeSpec, Spec};
 use rustix::rand::{GetRandomFlags, getrandom};
+use tokio::sync::watch;
 
-use crate::node::Node;
 use crate::volumes::State;
 
 /// The file on STATE.
@@ -22,47 +23,47 @@ const NOBODY: [&str; 3] =
     ["", "03000200-0400-0500-0006-000700080009", "00000000-0000-0000-0000-000000000000"];
 
 /// Publishes the identity once STATE can be there, that is with the first config.
-pub(crate) async fn publish(node: Arc<Node>) {
-    let mut config = node.runtime.config.subscribe();
+pub(crate) async fn publish(runtime: Arc<Runtime>, states: watch::Receiver<Option<State>>) {
+    let mut config = runtime.config.subscribe();
     if config.wait_for(Option::is_some).await.is_err() {
         return;
     }
-    let id = match node.volumes.state() {
-        Some(state) => kept(&node, &state),
-        None => made(&node),
+    let state = states.borrow().clone();
+    let id = match state {
+        Some(state) => kept(&runtime, &state),
+        None => made(&runtime),
     };
     let spec = Spec::Runtime(RuntimeSpec::Identity(Identity { node_id: id }));
-    if let Err(error) = node.runtime.store.put(IDENTITY.writer, &IDENTITY, "local", spec) {
-        node.runtime.journal.warn(&error.to_string());
+    if let Err(error) = runtime.store.put(IDENTITY.writer, &IDENTITY, "local", spec) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
-fn kept(node: &Node, state: &State) -> String {
+fn kept(runtime: &Runtime, state: &State) -> String {
     match state.read(FILE) {
         Ok(Some(text)) => {
             let id = text.lines().find_map(|line| line.strip_prefix("nodeId:")).unwrap_or_default().trim();
             if !id.is_empty() {
                 return id.to_owned();
             }
-            node.runtime.journal.warn(&format!("{FILE} on STATE names no nodeId: writing it anew"));
+            runtime.journal.warn(&format!("{FILE} on STATE names no nodeId: writing it anew"));
         }
         Ok(None) => {}
         Err(error) => {
-            node.runtime.journal.warn(&format!("read the node's identity: {error}"));
-            return made(node);
+            runtime.journal.warn(&format!("read the node's identity: {error}"));
+            return made(runtime);
         }
     }
-    let id = made(node);
+    let id = made(runtime);
     if let Err(error) = state.write(FILE, &format!("nodeId: {id}\n")) {
-        node.runtime.journal.warn(&format!("keep the node's identity on STATE: {error}"));
+        runtime.journal.warn(&format!("keep the node's identity on STATE: {error}"));
     }
     id
 }
 
 /// From the machine's own identifier, else random.
-fn made(node: &Node) -> String {
-    let uuid =
-        std::fs::read_to_string(node.runtime.path("/sys/class/dmi/id/product_uuid")).unwrap_or_default();
+fn made(runtime: &Runtime) -> String {
+    let uuid = std::fs::read_to_string(runtime.path("/sys/class/dmi/id/product_uuid")).unwrap_or_default();
     let uuid = uuid.trim().to_ascii_lowercase();
     if NOBODY.contains(&uuid.as_str()) {
         return base62(&random());
@@ -115,30 +116,30 @@ mod tests {
     #[test]
     fn an_identity_is_kept_once_it_was_made() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().join("root"));
+        let runtime = Runtime::detached(dir.path().join("root"));
         let state = State::at(dir.path());
-        let first = kept(&node, &state);
-        assert_eq!(kept(&node, &state), first);
+        let first = kept(&runtime, &state);
+        assert_eq!(kept(&runtime, &state), first);
         let text = std::fs::read_to_string(dir.path().join(FILE)).unwrap();
         assert_eq!(text, format!("nodeId: {first}\n"));
         std::fs::write(dir.path().join(FILE), "nodeId: given\n").unwrap();
-        assert_eq!(kept(&node, &state), "given");
+        assert_eq!(kept(&runtime, &state), "given");
         std::fs::write(dir.path().join(FILE), "nonsense\n").unwrap();
-        assert_ne!(kept(&node, &state), "given");
+        assert_ne!(kept(&runtime, &state), "given");
     }
 
     #[test]
     fn the_machine_s_identifier_makes_the_same_one_each_time() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        assert_ne!(made(&node), made(&node), "without an identifier it is random");
+        let runtime = Runtime::detached(dir.path().to_owned());
+        assert_ne!(made(&runtime), made(&runtime), "without an identifier it is random");
         let folder = dir.path().join("sys/class/dmi/id");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("product_uuid"), "4c4c4544-0000-1000-8000-AAAAAAAAAAAA\n").unwrap();
-        assert_eq!(made(&node), made(&node));
-        assert!((42..=43).contains(&made(&node).len()));
+        assert_eq!(made(&runtime), made(&runtime));
+        assert!((42..=43).contains(&made(&runtime).len()));
         std::fs::write(folder.join("product_uuid"), format!("{}\n", NOBODY[1])).unwrap();
-        assert_ne!(made(&node), made(&node), "many boards share this one");
+        assert_ne!(made(&runtime), made(&runtime), "many boards share this one");
     }
 
     #[test]

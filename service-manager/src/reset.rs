@@ -1,6 +1,6 @@
 //! Reset on this machine: what was asked for, noting it, doing it.
 //!
-//! Owns: the request between the API and the sequence; which disk it concerns; progress in the log.
+//! Owns: which disk a request concerns; progress in the log.
 //! Does not: decide what is wiped in which order (`installer::reset` does); stop services.
 //! Order: checked, noted in META, answered, done. A node that leaves its cluster first is noted when it has left: one that cannot
 //! leave goes on as it is. A part of the system disk that cannot be taken out of use is wiped by
@@ -8,18 +8,18 @@
 //! Fails by: a sentence with the disk and the partition; the note stays, so the next boot tries again.
 //! Source: docs/users/resetting.md.
 
+mod requests;
 pub(crate) mod user_disks;
 
 use std::fmt;
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use installer::meta::ResetIntent;
 use installer::reset::{Target, Wiped};
 use installer::{Progress, reset as wiping};
 use runtime::errors::chain;
 
-use crate::node::Node;
+pub(crate) use requests::{Request, Resets};
+
 use crate::system_disk::{self, SystemDisk};
 use crate::volumes::{self, NodeHost};
 
@@ -28,54 +28,15 @@ pub(crate) const REBOOT: &str = "reboot";
 /// Afterwards the machine is turned off.
 pub(crate) const SHUTDOWN: &str = "shutdown";
 
-/// What a reset wipes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Request {
-    /// Of the system disk.
-    pub(crate) system: Option<ResetIntent>,
-    /// Other disks, wholly.
-    pub(crate) user_disks: Vec<PathBuf>,
-    /// [`REBOOT`] or [`SHUTDOWN`].
-    pub(crate) then: String,
-    /// The node leaves its cluster first, and is wiped only once it has.
-    pub(crate) leaves: bool,
-}
-
-impl Request {
-    /// Whether etcd's data goes, which lies on EPHEMERAL.
-    pub(crate) fn wipes_etcd(&self) -> bool {
-        let wipes = |system: &ResetIntent| {
-            system.partitions.is_empty() || system.partitions.iter().any(|name| name == "EPHEMERAL")
-        };
-        self.system.as_ref().is_some_and(wipes)
-    }
-}
-
-/// The reset that was asked for, while its sequence runs.
-#[derive(Debug, Default)]
-pub(crate) struct Requested(Mutex<Option<Request>>);
-
-impl Requested {
-    /// A reset begins.
-    pub(crate) fn put(&self, request: Request) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
-    }
-
-    /// The one that runs.
-    pub(crate) fn get(&self) -> Option<Request> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
 /// The request of the sequence that runs. A machined that took it over has only the note in META. Blocks.
-pub(crate) fn current(node: &Node) -> Request {
-    node.reset.get().or_else(|| noted(node)).unwrap_or_default()
+pub(crate) fn current(resets: &Resets) -> Request {
+    resets.get().or_else(|| noted(resets)).unwrap_or_default()
 }
 
-fn noted(node: &Node) -> Option<Request> {
-    let disk = system_disk::known(&node.runtime)?;
+fn noted(resets: &Resets) -> Option<Request> {
+    let disk = system_disk::known(&resets.runtime)?;
     let system = wiping::pending(&mut host(&disk).ok()?).ok()?;
-    let others = user_disks::pending(node);
+    let others = user_disks::pending(resets);
     let then =
         system.as_ref().map(|system| &system.then).or(others.as_ref().map(|others| &others.then))?.clone();
     // The names are still those of this boot.
@@ -85,8 +46,8 @@ fn noted(node: &Node) -> Option<Request> {
 }
 
 /// Whether it can be done. Blocks.
-pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
-    let disk = system_disk::find(&node.runtime)?;
+pub(crate) fn check(resets: &Resets, request: &Request) -> Result<(), String> {
+    let disk = system_disk::find(&resets.runtime)?;
     if request.system.is_some() {
         let Some(disk) = &disk else {
             return Err(
@@ -95,7 +56,7 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
                     .to_owned(),
             );
         };
-        system_disk::refuse_twin(&node.runtime, &disk.path).map_err(|reason| format!("reset: {reason}"))?;
+        system_disk::refuse_twin(&resets.runtime, &disk.path).map_err(|reason| format!("reset: {reason}"))?;
         if let Some(intent) = &request.system {
             wiping::plan(&disk.table, intent, disk.slot).map_err(|e| chain(&e))?;
         }
@@ -104,38 +65,38 @@ pub(crate) fn check(node: &Node, request: &Request) -> Result<(), String> {
 }
 
 /// Writes the intent: from here on the reset happens, if not now, then at the next boot. Blocks.
-pub(crate) fn note(node: &Node, request: &Request) -> Result<(), String> {
-    user_disks::note(node, &request.user_disks, &request.then)?;
+pub(crate) fn note(resets: &Resets, request: &Request) -> Result<(), String> {
+    user_disks::note(resets, &request.user_disks, &request.then)?;
     let Some(intent) = &request.system else { return Ok(()) };
-    let disk = system_disk::find(&node.runtime)?.ok_or("the system disk is gone")?;
+    let disk = system_disk::find(&resets.runtime)?.ok_or("the system disk is gone")?;
     wiping::begin(&mut host(&disk)?, intent).map_err(|e| chain(&e))
 }
 
 /// Wipes the system disk as the intent says. Blocks.
-pub(crate) fn wipe_system(node: &Node, disk: &SystemDisk, intent: &ResetIntent) -> Result<(), String> {
+pub(crate) fn wipe_system(resets: &Resets, disk: &SystemDisk, intent: &ResetIntent) -> Result<(), String> {
     if intent.partitions.is_empty() && disk.slot.is_some() {
         // What this program needs to its end lies on the disk that goes.
         if let Err(errno) = sys::system::lock_memory() {
-            node.runtime.journal.warn(&format!("keep machined in memory while its disk is wiped: {errno}"));
+            resets.runtime.journal.warn(&format!("keep machined in memory while its disk is wiped: {errno}"));
         }
     }
     let mut said = String::new();
     let mut tell = |target: &Target, _: Progress| {
         if said != target.name() {
             said = target.name().to_owned();
-            node.runtime.journal.say(&format!("reset: wiping {said} of {}", disk.path.display()));
+            resets.runtime.journal.say(&format!("reset: wiping {said} of {}", disk.path.display()));
         }
     };
-    volumes::close(&node.volumes, &intent.partitions)?;
+    volumes::close(&resets.volumes, &intent.partitions)?;
     let done = wiping::run(&mut host(disk)?, intent, disk.slot, &mut tell).map_err(|e| chain(&e))?;
     if intent.partitions.is_empty() || intent.partitions.iter().any(|name| name == "META") {
-        node.meta.close();
-    } else if let Err(error) = node.meta.refresh() {
+        resets.meta.close();
+    } else if let Err(error) = resets.meta.refresh() {
         // How STATE was encrypted went with it.
-        node.runtime.journal.warn(&error.to_string());
+        resets.runtime.journal.warn(&error.to_string());
     }
     for line in outcome(intent, &done, &disk.path.display()) {
-        node.runtime.journal.say(&line);
+        resets.runtime.journal.say(&line);
     }
     Ok(())
 }
@@ -203,12 +164,12 @@ mod tests {
     #[test]
     fn a_node_without_a_disk_has_nothing_to_reset() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let resets = crate::server::tests_node(dir.path().to_owned()).reset.clone();
         let system = Request { system: Some(ResetIntent::default()), ..Request::default() };
-        assert!(check(&node, &system).unwrap_err().contains("no installed disk"));
+        assert!(check(&resets, &system).unwrap_err().contains("no installed disk"));
         let file = Request { user_disks: vec![dir.path().to_owned()], ..Request::default() };
-        let error = check(&node, &file).unwrap_err();
+        let error = check(&resets, &file).unwrap_err();
         assert!(error.starts_with("reset user disk failed: ") && error.ends_with("is no disk"), "{error}");
-        assert_eq!(current(&node), Request::default());
+        assert_eq!(current(&resets), Request::default());
     }
 }

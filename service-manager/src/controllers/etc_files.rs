@@ -4,9 +4,8 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use runtime::Runtime;
 use runtime::store::{ETC_FILE_SPEC, ETC_FILE_STATUS, EtcFile, Fact, Spec};
-
-use crate::node::Node;
 
 /// As they are made.
 const MODE: u32 = 0o644;
@@ -15,20 +14,19 @@ const MODE: u32 = 0o644;
 const SOURCE: &str = "/system/etc";
 
 /// Publishes a file that was written, if it is one of /etc.
-pub(super) fn publish(node: &Node, path: &str, text: &str) -> Result<(), String> {
+pub(super) fn publish(runtime: &Runtime, path: &str, text: &str) -> Result<(), String> {
     match Path::new(path).strip_prefix(SOURCE).ok().and_then(Path::to_str) {
-        Some(name) => publish_as(node, name, text.as_bytes(), MODE),
+        Some(name) => publish_as(runtime, name, text.as_bytes(), MODE),
         None => Ok(()),
     }
 }
 
 /// Publishes a file under its path from /etc.
-pub(crate) fn publish_as(node: &Node, name: &str, content: &[u8], mode: u32) -> Result<(), String> {
+pub(crate) fn publish_as(runtime: &Runtime, name: &str, content: &[u8], mode: u32) -> Result<(), String> {
     let file = EtcFile { contents: STANDARD.encode(content), mode, selinux_label: "" };
-    let put =
-        |kind, fact| node.runtime.store.put(ETC_FILE_SPEC.writer, kind, name, Spec::Fact(Box::new(fact)));
+    let put = |kind, fact| runtime.store.put(ETC_FILE_SPEC.writer, kind, name, Spec::Fact(Box::new(fact)));
     put(&ETC_FILE_SPEC, Fact::EtcFile(file)).map_err(|e| e.to_string())?;
-    let version = node.runtime.store.get(&ETC_FILE_SPEC, name).map_or(0, |found| found.metadata.version);
+    let version = runtime.store.get(&ETC_FILE_SPEC, name).map_or(0, |found| found.metadata.version);
     put(&ETC_FILE_STATUS, Fact::EtcFileStatus { spec_version: version.to_string() })
         .map(drop)
         .map_err(|e| e.to_string())
@@ -41,12 +39,12 @@ mod tests {
     #[test]
     fn the_status_follows_the_content() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        let version = || node.runtime.store.get(&ETC_FILE_STATUS, "hosts").unwrap().spec.yaml().unwrap();
-        publish(&node, "/system/etc/hosts", "127.0.0.1 localhost\n").unwrap();
-        publish(&node, "/system/etc/hosts", "127.0.0.1 localhost\n").unwrap();
+        let runtime = Runtime::detached(dir.path().to_owned());
+        let version = || runtime.store.get(&ETC_FILE_STATUS, "hosts").unwrap().spec.yaml().unwrap();
+        publish(&runtime, "/system/etc/hosts", "127.0.0.1 localhost\n").unwrap();
+        publish(&runtime, "/system/etc/hosts", "127.0.0.1 localhost\n").unwrap();
         assert!(version().contains("specVersion: \"1\"\n"), "{}", version());
-        publish(&node, "/system/etc/hosts", "127.0.0.1 localhost n1\n").unwrap();
+        publish(&runtime, "/system/etc/hosts", "127.0.0.1 localhost n1\n").unwrap();
         assert!(version().contains("specVersion: \"2\"\n"), "{}", version());
     }
 }

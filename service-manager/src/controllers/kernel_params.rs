@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use runtime::Runtime;
 use runtime::store::{
     Fact, KERNEL_PARAM_DEFAULT_SPEC, KERNEL_PARAM_SPEC, KERNEL_PARAM_STATUS, KernelParam, KernelParamStatus,
     LOADED_KERNEL_MODULE, MACHINE_CONFIG, Spec,
 };
 
 use super::controller::{Action, Controller, Snapshot};
-use crate::node::Node;
+use crate::container;
 
 pub(crate) static CONTROLLER: Controller = Controller {
     name: "runtime.KernelParamSpecController",
@@ -113,12 +114,11 @@ fn path(id: &str) -> Option<PathBuf> {
 }
 
 /// Writes what differs, restores what is not wanted any more, publishes how it stands.
-pub(crate) fn perform(node: &Node, wanted: &Wanted) -> Result<(), String> {
+pub(crate) fn perform(runtime: &Runtime, wanted: &Wanted) -> Result<(), String> {
     // All others of a container's are its host's, and what the host needs is not for a node to say.
-    let own = wanted.iter().filter(|(id, _)| !node.is_container() || id.starts_with(NETWORK));
+    let own = wanted.iter().filter(|(id, _)| !container::is_one(runtime) || id.starts_with(NETWORK));
     let wanted: &Wanted = &own.map(|(id, value)| (id.clone(), value.clone())).collect();
-    let before: BTreeMap<String, KernelParamStatus> = node
-        .runtime
+    let before: BTreeMap<String, KernelParamStatus> = runtime
         .store
         .list(&KERNEL_PARAM_STATUS)
         .iter()
@@ -129,29 +129,29 @@ pub(crate) fn perform(node: &Node, wanted: &Wanted) -> Result<(), String> {
         .collect();
     for (id, status) in before.iter().filter(|(id, status)| !wanted.contains_key(*id) && !status.unsupported)
     {
-        set(node, id, &status.default);
+        set(runtime, id, &status.default);
     }
     let statuses = wanted.iter().map(|(id, value)| {
         let old = before.get(id).map(|status| status.default.clone());
-        (id.clone(), Spec::KernelParamStatus(keep(node, id, value, old)))
+        (id.clone(), Spec::KernelParamStatus(keep(runtime, id, value, old)))
     });
     let statuses = statuses.collect();
-    node.runtime
+    runtime
         .store
         .replace(KERNEL_PARAM_STATUS.writer, &KERNEL_PARAM_STATUS, statuses)
         .map_err(|e| e.to_string())
 }
 
-fn keep(node: &Node, id: &str, value: &str, default: Option<String>) -> KernelParamStatus {
-    let found = read(node, id);
+fn keep(runtime: &Runtime, id: &str, value: &str, default: Option<String>) -> KernelParamStatus {
+    let found = read(runtime, id);
     let default = default.or_else(|| found.clone()).unwrap_or_default();
     let Some(found) = found else {
         let text = format!("{}: {id}: this kernel has no such parameter", CONTROLLER.name);
-        node.runtime.journal.controller(&text);
+        runtime.journal.controller(&text);
         return KernelParamStatus { current: String::new(), default, unsupported: true };
     };
-    let written = same(&found, value) || set(node, id, value);
-    let current = read(node, id).unwrap_or_default();
+    let written = same(&found, value) || set(runtime, id, value);
+    let current = read(runtime, id).unwrap_or_default();
     KernelParamStatus { current, default, unsupported: !written }
 }
 
@@ -160,20 +160,20 @@ fn same(a: &str, b: &str) -> bool {
     a.split_whitespace().eq(b.split_whitespace())
 }
 
-fn read(node: &Node, id: &str) -> Option<String> {
-    let path = node.runtime.path(path(id)?.to_str()?);
+fn read(runtime: &Runtime, id: &str) -> Option<String> {
+    let path = runtime.path(path(id)?.to_str()?);
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
 /// Says whether the kernel took the value.
-fn set(node: &Node, id: &str, value: &str) -> bool {
-    let written = path(id).ok_or_else(|| "no name of a parameter".to_owned()).and_then(|path| {
-        fs::write(node.runtime.path(&path.to_string_lossy()), value).map_err(|e| e.to_string())
-    });
+fn set(runtime: &Runtime, id: &str, value: &str) -> bool {
+    let written = path(id)
+        .ok_or_else(|| "no name of a parameter".to_owned())
+        .and_then(|path| fs::write(runtime.path(&path.to_string_lossy()), value).map_err(|e| e.to_string()));
     if let Err(error) = &written {
         let text = format!("{}: write {value:?} to {id}: {error}", CONTROLLER.name);
-        node.runtime.journal.controller(&text);
-        node.runtime.journal.warn(&text);
+        runtime.journal.controller(&text);
+        runtime.journal.warn(&text);
     }
     written.is_ok()
 }

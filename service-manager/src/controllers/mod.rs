@@ -31,9 +31,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runtime::Runtime;
 use runtime::journal::Journal;
-
-use crate::node::Node;
 
 use controller::{Action, Controller, Snapshot};
 
@@ -66,97 +65,19 @@ pub(crate) static ALL: [&Controller; 16] = [
     &volume_mounts::CONTROLLER,
 ];
 
-/// Starts every controller, once.
-pub(crate) fn start(node: &Arc<Node>) {
-    if node.controllers.set(()).is_err() {
-        return;
-    }
-    let runtime = &node.runtime;
+/// Starts every controller.
+pub(crate) fn start(runtime: &Arc<Runtime>) {
     for controller in ALL {
-        runtime.start_task(controller.name, "a controller", drive(node.clone(), controller));
+        runtime.start_task(controller.name, "a controller", drive(runtime.clone(), controller));
     }
-    runtime.start_task("mounts", "shows what is mounted", crate::mounts::watch(node.runtime.clone()));
-    let (devices, buses) = (|| node.devices.subscribe(), || node.buses.subscribe());
-    let settled = || node.configuration.settled.subscribe();
-    runtime.start_task(
-        "block-devices",
-        "shows disks, and links them below /dev/disk",
-        crate::block::watch(node.runtime.clone(), devices(), settled(), crate::system_disk::twins),
-    );
-    runtime.start_task(
-        "hardware",
-        "shows what firmware, TPM and PCI say",
-        crate::hardware::watch(node.runtime.clone(), buses(), settled()),
-    );
-    runtime.start_task(
-        "facts",
-        "shows facts of the running system",
-        crate::facts::watch(node.runtime.clone(), buses(), settled()),
-    );
-    runtime.start_task(
-        "devices",
-        "says when the first devices have their drivers",
-        crate::facts::follow_devices(node.runtime.clone(), settled()),
-    );
-    // A container's are its host's.
-    if !node.is_container() {
-        runtime.start_task(
-            "modules",
-            "loads the config's modules",
-            crate::modules::follow(node.runtime.clone()),
-        );
-    }
-    runtime.start_task(
-        "volume-keys",
-        "has encrypted volumes have the config's keys",
-        crate::volumes::follow(node.volumes.clone()),
-    );
-    runtime.start_task(
-        "user-volumes",
-        "makes and mounts the config's volumes",
-        crate::volumes::follow_user_volumes(node.volumes.clone(), devices()),
-    );
-    runtime.start_task(
-        "volume-configs",
-        "shows what volumes the config wants",
-        crate::volumes::follow_configs(node.volumes.clone()),
-    );
-    runtime.start_task(
-        "console",
-        "takes passphrases from the console",
-        crate::volumes::watch_console(node.volumes.clone()),
-    );
-    runtime.start_task(
-        "log-sender",
-        "sends logs where the config says",
-        crate::log_sender::run(node.runtime.clone()),
-    );
-    let of_requests = node.clone();
-    let ways = Arc::new(move || crate::upgrade::download_settings(&of_requests));
-    runtime.start_task(
-        "probes",
-        "asks the config's probes",
-        crate::probes::follow(node.runtime.clone(), ways),
-    );
-    runtime.start_task(
-        "host-dns",
-        "has the resolver be as the config says",
-        crate::host_dns::follow(node.runtime.clone()),
-    );
-    runtime.start_task(
-        "udev-rules",
-        "applies the config's device rules",
-        crate::udev_rules::follow(node.runtime.clone(), node.udev.clone()),
-    );
-    runtime.start_task("identity", "shows the node's identity", crate::node_identity::publish(node.clone()));
 }
 
-async fn drive(node: Arc<Node>, controller: &'static Controller) {
-    let mut changes = node.runtime.store.follow(controller.inputs);
+async fn drive(runtime: Arc<Runtime>, controller: &'static Controller) {
+    let mut changes = runtime.store.follow(controller.inputs);
     let mut back_off = FIRST_BACK_OFF;
-    node.runtime.journal.controller(&format!("{}: controller starting", controller.name));
+    runtime.journal.controller(&format!("{}: controller starting", controller.name));
     loop {
-        match turn(&node, controller) {
+        match turn(&runtime, controller) {
             Ok(()) => {
                 back_off = FIRST_BACK_OFF;
                 changes.next().await;
@@ -164,7 +85,7 @@ async fn drive(node: Arc<Node>, controller: &'static Controller) {
             Err(error) => {
                 let seconds = back_off.as_secs();
                 let text = format!("{}: controller failed: {error}; again in {seconds} s", controller.name);
-                node.runtime.journal.controller(&text);
+                runtime.journal.controller(&text);
                 let _ = tokio::time::timeout(back_off, changes.next()).await;
                 back_off = (back_off * 2).min(LONGEST_BACK_OFF);
             }
@@ -172,22 +93,27 @@ async fn drive(node: Arc<Node>, controller: &'static Controller) {
     }
 }
 
-fn turn(node: &Node, controller: &'static Controller) -> Result<(), String> {
-    let resources = controller.inputs.iter().map(|kind| (kind.kind, node.runtime.store.list(kind))).collect();
-    let snapshot = Snapshot { resources, parameters: &node.runtime.parameters };
+fn turn(runtime: &Runtime, controller: &'static Controller) -> Result<(), String> {
+    let resources = controller.inputs.iter().map(|kind| (kind.kind, runtime.store.list(kind))).collect();
+    let snapshot = Snapshot { resources, parameters: &runtime.parameters };
     for action in (controller.reconcile)(&snapshot)? {
-        perform(node, controller, action, &node.runtime.journal)?;
+        perform(runtime, controller, action, &runtime.journal)?;
     }
     Ok(())
 }
 
-fn perform(node: &Node, controller: &Controller, action: Action, journal: &Journal) -> Result<(), String> {
+fn perform(
+    runtime: &Runtime,
+    controller: &Controller,
+    action: Action,
+    journal: &Journal,
+) -> Result<(), String> {
     match action {
         Action::Put(kind, ..) if !controller.outputs.contains(&kind) => {
             Err(format!("{} is no declared output", kind.kind))
         }
         Action::Put(kind, id, spec) => {
-            if node.runtime.store.put(controller.name, kind, id, spec).map_err(|e| e.to_string())? {
+            if runtime.store.put(controller.name, kind, id, spec).map_err(|e| e.to_string())? {
                 journal.controller(&format!("{}: updated {} {id}", controller.name, kind.kind));
             }
             Ok(())
@@ -196,13 +122,13 @@ fn perform(node: &Node, controller: &Controller, action: Action, journal: &Journ
             Err(format!("{} is no declared output", kind.kind))
         }
         Action::Replace(kind, wanted) => {
-            node.runtime.store.replace(controller.name, kind, wanted).map_err(|e| e.to_string())
+            runtime.store.replace(controller.name, kind, wanted).map_err(|e| e.to_string())
         }
         Action::SetHostname { hostname, domain } => set_hostname(&hostname, &domain),
-        Action::KernelParams(wanted) => kernel_params::perform(node, &wanted),
+        Action::KernelParams(wanted) => kernel_params::perform(runtime, &wanted),
         Action::WriteFile { path, text } => {
             write_file(path, &text)?;
-            etc_files::publish(node, path, &text)
+            etc_files::publish(runtime, path, &text)
         }
     }
 }

@@ -16,7 +16,7 @@ use installer::reset as wiping;
 use ondisk::meta::Meta;
 use runtime::errors::chain;
 
-use crate::node::Node;
+use super::requests::Resets;
 use crate::system_disk;
 use crate::system_disk::SystemDisk;
 
@@ -43,19 +43,19 @@ pub(super) fn check(path: &Path, system: Option<&SystemDisk>) -> Result<(), Stri
 }
 
 /// Notes what will be wiped. Blocks.
-pub(super) fn note(node: &Node, disks: &[PathBuf], then: &str) -> Result<(), String> {
+pub(super) fn note(resets: &Resets, disks: &[PathBuf], then: &str) -> Result<(), String> {
     if disks.is_empty() {
         return Ok(());
     }
-    let disks = disks.iter().map(|path| look(node, path)).collect::<Result<_, _>>()?;
+    let disks = disks.iter().map(|path| look(resets, path)).collect::<Result<_, _>>()?;
     let intent = WipeIntent { disks, then: then.to_owned() };
-    with_meta(node, |part| meta::begin_wipe(part, &intent)).map(drop)
+    with_meta(resets, |part| meta::begin_wipe(part, &intent)).map(drop)
 }
 
 /// What is noted and not through. Blocks.
-pub(crate) fn pending(node: &Node) -> Option<WipeIntent> {
-    let found = with_meta(node, |part| meta::read(part)).unwrap_or_else(|error| {
-        node.runtime.journal.warn(&format!("reset: which disks are to be wiped cannot be read: {error}"));
+pub(crate) fn pending(resets: &Resets) -> Option<WipeIntent> {
+    let found = with_meta(resets, |part| meta::read(part)).unwrap_or_else(|error| {
+        resets.runtime.journal.warn(&format!("reset: which disks are to be wiped cannot be read: {error}"));
         None
     })?;
     intent(&found.meta)
@@ -66,36 +66,36 @@ fn intent(values: &Meta) -> Option<WipeIntent> {
 }
 
 /// Wipes a disk that was named. Blocks.
-pub(crate) fn wipe(node: &Node, path: &Path) -> Result<(), String> {
-    check(path, system_disk::known(&node.runtime).as_ref())?;
-    let disk = look(node, path)?;
+pub(crate) fn wipe(resets: &Resets, path: &Path) -> Result<(), String> {
+    check(path, system_disk::known(&resets.runtime).as_ref())?;
+    let disk = look(resets, path)?;
     let name = path.display().to_string();
     let failed = |error: &dyn std::error::Error| format!("reset user disk failed: {name}: {}", chain(error));
     let mut device = Disk::open(path).map_err(|e| failed(&e))?;
-    node.runtime.journal.say(&format!("reset: wiping {name}, {} MiB", device.bytes() >> 20));
+    resets.runtime.journal.say(&format!("reset: wiping {name}, {} MiB", device.bytes() >> 20));
     wiping::wipe(&mut device, &name, 0, None, &mut installer::silent).map_err(|e| failed(&e))?;
-    node.runtime.journal.say(&format!("reset: {name} reads as zeros"));
-    with_meta(node, |part| meta::end_wipe(part, &disk)).map(drop)
+    resets.runtime.journal.say(&format!("reset: {name} reads as zeros"));
+    with_meta(resets, |part| meta::end_wipe(part, &disk)).map(drop)
 }
 
 /// Wipes what a reset that was cut off left. Blocks.
-pub(crate) fn resume(node: &Node, intent: &WipeIntent) {
-    let there = list(node);
+pub(crate) fn resume(resets: &Resets, intent: &WipeIntent) {
+    let there = list(resets);
     for disk in &intent.disks {
         let done = find(disk, &there).and_then(|found| {
             // In the note it is called what it was then.
-            wipe(node, Path::new(&found.path))?;
-            with_meta(node, |part| meta::end_wipe(part, disk)).map(drop)
+            wipe(resets, Path::new(&found.path))?;
+            with_meta(resets, |part| meta::end_wipe(part, disk)).map(drop)
         });
         if let Err(error) = done {
-            node.runtime.journal.warn(&format!("reset: {error}: the next boot tries it again"));
+            resets.runtime.journal.warn(&format!("reset: {error}: the next boot tries it again"));
         }
     }
 }
 
 /// Whether all that is noted is there to be wiped.
-pub(crate) fn is_there(node: &Node, intent: &WipeIntent) -> bool {
-    let there = list(node);
+pub(crate) fn is_there(resets: &Resets, intent: &WipeIntent) -> bool {
+    let there = list(resets);
     intent.disks.iter().all(|disk| find(disk, &there).is_ok())
 }
 
@@ -115,15 +115,15 @@ fn find<'d>(wanted: &WipedDisk, there: &'d [WipedDisk]) -> Result<&'d WipedDisk,
 }
 
 /// All disks, no partitions.
-fn list(node: &Node) -> Vec<WipedDisk> {
-    let entries = fs::read_dir(node.runtime.path(CLASS)).into_iter().flatten().flatten();
+fn list(resets: &Resets) -> Vec<WipedDisk> {
+    let entries = fs::read_dir(resets.runtime.path(CLASS)).into_iter().flatten().flatten();
     let disks = entries.filter(|entry| !entry.path().join("partition").exists());
     disks.filter_map(|entry| described(&entry.path())).collect()
 }
 
-fn look(node: &Node, path: &Path) -> Result<WipedDisk, String> {
+fn look(resets: &Resets, path: &Path) -> Result<WipedDisk, String> {
     let real = fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let folder = node.runtime.path(CLASS).join(real.file_name().unwrap_or_default());
+    let folder = resets.runtime.path(CLASS).join(real.file_name().unwrap_or_default());
     described(&folder).ok_or_else(|| format!("{}: the kernel does not tell its size", path.display()))
 }
 
@@ -141,10 +141,10 @@ fn described(folder: &Path) -> Option<WipedDisk> {
 
 /// Does something with META; `None` on a node without it.
 fn with_meta<T>(
-    node: &Node,
+    resets: &Resets,
     act: impl FnOnce(&mut dyn BlockDevice) -> Result<T, installer::Error>,
 ) -> Result<Option<T>, String> {
-    let Some(device) = node.meta.device() else { return Ok(None) };
+    let Some(device) = resets.meta.device() else { return Ok(None) };
     let mut part = Disk::open_shared(&device).map_err(|e| chain(&e))?;
     act(&mut part).map(Some).map_err(|e| chain(&e))
 }
@@ -173,33 +173,33 @@ mod tests {
     #[test]
     fn a_note_loses_disk_after_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let resets = crate::server::tests_node(dir.path().to_owned()).reset.clone();
         let device = dir.path().join("meta");
         fs::write(&device, vec![0; 1 << 20]).unwrap();
-        node.meta.open(&device).unwrap();
-        assert_eq!(pending(&node), None);
+        resets.meta.open(&device).unwrap();
+        assert_eq!(pending(&resets), None);
         for (name, size) in [("sda", "8\n"), ("sdb", "16\n")] {
-            let folder = node.runtime.path(CLASS).join(name);
+            let folder = resets.runtime.path(CLASS).join(name);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("size"), size).unwrap();
         }
-        fs::create_dir_all(node.runtime.path(CLASS).join("sda1")).unwrap();
-        fs::write(node.runtime.path(CLASS).join("sda1/size"), "4\n").unwrap();
-        fs::write(node.runtime.path(CLASS).join("sda1/partition"), "1\n").unwrap();
-        let mut all = list(&node);
+        fs::create_dir_all(resets.runtime.path(CLASS).join("sda1")).unwrap();
+        fs::write(resets.runtime.path(CLASS).join("sda1/size"), "4\n").unwrap();
+        fs::write(resets.runtime.path(CLASS).join("sda1/partition"), "1\n").unwrap();
+        let mut all = list(&resets);
         all.sort();
         assert_eq!(all, [disk("/dev/sda", "", 4096), disk("/dev/sdb", "", 8192)]);
 
         let noted = WipeIntent { disks: all.clone(), then: "shutdown".into() };
-        with_meta(&node, |part| meta::begin_wipe(part, &noted)).unwrap();
-        assert_eq!(pending(&node), Some(noted.clone()));
-        assert!(is_there(&node, &noted));
-        fs::remove_dir_all(node.runtime.path(CLASS).join("sdb")).unwrap();
-        assert!(!is_there(&node, &noted));
-        with_meta(&node, |part| meta::end_wipe(part, &all[0])).unwrap();
-        let left = pending(&node).unwrap();
+        with_meta(&resets, |part| meta::begin_wipe(part, &noted)).unwrap();
+        assert_eq!(pending(&resets), Some(noted.clone()));
+        assert!(is_there(&resets, &noted));
+        fs::remove_dir_all(resets.runtime.path(CLASS).join("sdb")).unwrap();
+        assert!(!is_there(&resets, &noted));
+        with_meta(&resets, |part| meta::end_wipe(part, &all[0])).unwrap();
+        let left = pending(&resets).unwrap();
         assert_eq!((left.disks.as_slice(), left.then.as_str()), (&all[1..], "shutdown"));
-        with_meta(&node, |part| meta::end_wipe(part, &all[1])).unwrap();
-        assert_eq!(pending(&node), None);
+        with_meta(&resets, |part| meta::end_wipe(part, &all[1])).unwrap();
+        assert_eq!(pending(&resets), None);
     }
 }

@@ -53,9 +53,10 @@ fn wipe(
     devices: &[proto::BlockDeviceWipeDescriptor],
 ) -> Result<proto::BlockDeviceWipeResponse, Status> {
     let requests: Vec<disk_wipe::Request> = devices.iter().map(wanted).collect();
-    let checked: Result<Vec<_>, _> = requests.iter().map(|request| disk_wipe::check(node, request)).collect();
+    let checked: Result<Vec<_>, _> =
+        requests.iter().map(|request| disk_wipe::check(&node.runtime, &node.volumes, request)).collect();
     for (target, request) in checked.map_err(refused)?.iter().zip(&requests) {
-        disk_wipe::wipe(node, target, request).map_err(Status::failed_precondition)?;
+        disk_wipe::wipe(&node.runtime, target, request).map_err(Status::failed_precondition)?;
     }
     Ok(proto::BlockDeviceWipeResponse { messages: vec![proto::BlockDeviceWipe { metadata: None }] })
 }

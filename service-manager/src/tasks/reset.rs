@@ -27,7 +27,7 @@ const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 pub fn leave_cluster(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let worker = node.clone();
-        let request = tokio::task::spawn_blocking(move || reset::current(&worker)).await;
+        let request = tokio::task::spawn_blocking(move || reset::current(&worker.reset)).await;
         let request = request.map_err(|e| TaskError(e.to_string()))?;
         if request == reset::Request::default() {
             return Err(TaskError(
@@ -53,7 +53,7 @@ pub fn leave_cluster(node: Arc<Node>) -> TaskFuture {
         if node.is_container() {
             return Ok(());
         }
-        blocking(&node, move |node| reset::note(node, &request)).await
+        blocking(&node, move |node| reset::note(&node.reset, &request)).await
     })
 }
 
@@ -62,7 +62,7 @@ pub fn unmount_system_disk(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         publish_stage(&node, "", &Stage::Resetting);
         blocking(&node, |node| {
-            let request = reset::current(node);
+            let request = reset::current(&node.reset);
             if request.system.is_none() && !request.user_disks.is_empty() {
                 volumes::release_further(&node.volumes);
             }
@@ -81,8 +81,8 @@ pub fn unmount_system_disk(node: Arc<Node>) -> TaskFuture {
 pub fn reset_user_disks(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         blocking(&node, |node| {
-            for path in &reset::current(node).user_disks {
-                if let Err(error) = user_disks::wipe(node, path) {
+            for path in &reset::current(&node.reset).user_disks {
+                if let Err(error) = user_disks::wipe(&node.reset, path) {
                     if node.meta.device().is_none() {
                         return Err(error);
                     }
@@ -99,9 +99,9 @@ pub fn reset_user_disks(node: Arc<Node>) -> TaskFuture {
 pub fn reset_system_disk(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         blocking(&node, |node| {
-            let Some(intent) = reset::current(node).system else { return Ok(()) };
+            let Some(intent) = reset::current(&node.reset).system else { return Ok(()) };
             let disk = system_disk::find(&node.runtime)?.ok_or("the system disk is gone")?;
-            if let Err(error) = reset::wipe_system(node, &disk, &intent) {
+            if let Err(error) = reset::wipe_system(&node.reset, &disk, &intent) {
                 node.runtime.journal.warn(&format!("reset: {error}: the next boot goes on with it"));
             }
             Ok(())
@@ -114,7 +114,8 @@ pub fn reset_system_disk(node: Arc<Node>) -> TaskFuture {
 pub fn reboot_or_shutdown(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let asked = node.clone();
-        let then = tokio::task::spawn_blocking(move || reset::current(&asked).then).await.unwrap_or_default();
+        let then =
+            tokio::task::spawn_blocking(move || reset::current(&asked.reset).then).await.unwrap_or_default();
         // What could not be wiped needs a boot, whatever comes after that.
         let looker = node.clone();
         let unfinished = tokio::task::spawn_blocking(move || is_unfinished(&looker)).await.unwrap_or(false);
@@ -125,7 +126,7 @@ pub fn reboot_or_shutdown(node: Arc<Node>) -> TaskFuture {
 fn is_unfinished(node: &Node) -> bool {
     let system =
         || system_disk::known(&node.runtime).is_some_and(|disk| pending(&disk).ok().flatten().is_some());
-    user_disks::pending(node).is_some() || system()
+    user_disks::pending(&node.reset).is_some() || system()
 }
 
 /// Goes on with a reset that was cut off, and does what the command line wants wiped.
@@ -169,17 +170,17 @@ pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
 /// is gone for good is not turned off at each start.
 async fn resume_user_disks(node: &Arc<Node>) -> Result<Option<String>, TaskError> {
     let reader = node.clone();
-    let pending = tokio::task::spawn_blocking(move || user_disks::pending(&reader)).await;
+    let pending = tokio::task::spawn_blocking(move || user_disks::pending(&reader.reset)).await;
     let Some(intent) = pending.map_err(|e| TaskError(e.to_string()))? else { return Ok(None) };
     node.runtime.journal.say("the wiping of other disks was cut off: going on with it");
-    if !user_disks::is_there(node, &intent) {
+    if !user_disks::is_there(&node.reset, &intent) {
         wait_for_disks(node).await;
     }
     let then = intent.then.clone();
     let worker = node.clone();
     let left = tokio::task::spawn_blocking(move || {
-        user_disks::resume(&worker, &intent);
-        user_disks::pending(&worker)
+        user_disks::resume(&worker.reset, &intent);
+        user_disks::pending(&worker.reset)
     })
     .await;
     Ok(left.map_err(|e| TaskError(e.to_string()))?.is_none().then_some(then))
@@ -230,7 +231,7 @@ fn resume(node: &Node, with_upgrade: bool) -> Result<Next, String> {
             };
             node.runtime.journal.say(why);
             let request = reset::Request { system: Some(asked.clone()), ..Default::default() };
-            reset::note(node, &request)?;
+            reset::note(&node.reset, &request)?;
             asked
         }
         (None, None) => return Ok(Next::Boot),
@@ -242,7 +243,7 @@ fn resume(node: &Node, with_upgrade: bool) -> Result<Next, String> {
         }
     }
     publish_stage(node, "", &Stage::Resetting);
-    reset::wipe_system(node, &disk, &intent)?;
+    reset::wipe_system(&node.reset, &disk, &intent)?;
     let whole = intent.partitions.is_empty();
     if intent.then == SHUTDOWN || whole && disk.slot.is_some() {
         return Ok(Next::Leave(intent.then));

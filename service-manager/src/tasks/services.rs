@@ -9,7 +9,7 @@ use super::status::{Stage, publish_stage};
 use crate::late_services::may_wait;
 use crate::node::Node;
 use crate::readiness::API_READY_DEADLINE;
-use crate::{controllers, mounts, services, time};
+use crate::{long_lived, mounts, services, time};
 
 /// How long all services may take.
 const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
@@ -17,7 +17,7 @@ const ALL_UP_DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// Starts everything that follows from resources.
 pub fn start_controllers(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        controllers::start(&node);
+        long_lived::start(&node);
         let following = super::status::follow_services(node.clone());
         node.runtime.start_task("machine-status", "shows whether the machine is ready", following);
         mounts::publish_now(&node.runtime).map_err(|e| TaskError(format!("read the mount table: {e}")))

@@ -72,7 +72,7 @@ fn show_in_etc(
     let mounted = mounts::table().map_err(|error| vec![format!("read what is mounted: {error}")])?;
     let targets = files::show_in_etc(&node.runtime.root, image, in_etc, &others, &mounted)?;
     for (file, target) in in_etc.iter().zip(&targets) {
-        controllers::publish_etc_file(node, &file.name, &target.content, target.mode)
+        controllers::publish_etc_file(&node.runtime, &file.name, &target.content, target.mode)
             .map_err(|error| vec![error])?;
     }
     Ok(targets)
