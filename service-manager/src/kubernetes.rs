@@ -100,8 +100,9 @@ fn fetch(node: Weak<Node>) -> Fetch {
         Box::pin(async move {
             let failed = || failed.lock().unwrap_or_else(PoisonError::into_inner);
             let node = node.upgrade().ok_or("machined ends")?;
-            let admitted = upgrade::admit(&node, &name).await.map_err(|error| error.to_string())?;
-            let registry = upgrade::registry_of(&node, &admitted).map_err(|error| error.to_string())?;
+            let admitted = upgrade::admit(&node.runtime, &name).await.map_err(|error| error.to_string())?;
+            let registry =
+                upgrade::registry_of(&node.runtime, &admitted).map_err(|error| error.to_string())?;
             if !failed().contains(&name) {
                 node.runtime.journal.say(&format!("image {name}: pulling"));
             }
@@ -122,7 +123,7 @@ fn download(node: Weak<Node>) -> Download {
         let node = node.clone();
         Box::pin(async move {
             let node = node.upgrade().ok_or("machined ends")?;
-            let settings = upgrade::download_settings(&node)?;
+            let settings = upgrade::download_settings(&node.runtime)?;
             oci::download(settings, &request.url, &request.headers, request.max_bytes).await
         })
     })
@@ -133,7 +134,7 @@ fn upload(node: Weak<Node>) -> Upload {
         let node = node.clone();
         Box::pin(async move {
             let node = node.upgrade().ok_or("machined ends")?;
-            let settings = upgrade::download_settings(&node)?;
+            let settings = upgrade::download_settings(&node.runtime)?;
             let content = match put.what {
                 What::File(file, length) => oci::Content::File(tokio::fs::File::from_std(file), length),
                 What::Bytes(bytes) => oci::Content::Bytes(bytes),

@@ -66,7 +66,7 @@ pub(crate) fn start(node: &Arc<Node>) {
         volumes::watch_console(node.volumes.clone()),
     );
     runtime.start_task("log-sender", "sends logs where the config says", log_sender::run(runtime.clone()));
-    let of_requests = node.clone();
+    let of_requests = runtime.clone();
     let ways = Arc::new(move || upgrade::download_settings(&of_requests));
     runtime.start_task("probes", "asks the config's probes", probes::follow(runtime.clone(), ways));
     runtime.start_task(

@@ -52,7 +52,11 @@ pub async fn run() -> Result<(), String> {
     );
     let told = listen(&node);
     take_over(&node, &mut replay);
-    node.runtime.start_task("upgrade-trial", "judges a system on trial", upgrade::trial::watch(node.clone()));
+    node.runtime.start_task(
+        "upgrade-trial",
+        "judges a system on trial",
+        upgrade::trial::watch(node.upgrades.clone()),
+    );
     obey(node, told).await;
     Err("init closed the line".to_owned())
 }

@@ -4,7 +4,6 @@
 //! Does not: reach a feature: each takes the runtime and the handles that it names. Only the sequences with their tasks,
 //! the services, the API server and `machined` know the node.
 
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -16,13 +15,14 @@ use crate::configuration::Configuration;
 use crate::container;
 use crate::flight_recorder::FlightRecorder;
 use crate::identity::Materials;
+use crate::install::Installation;
 use crate::meta::Meta;
 use crate::order::Orders;
 use crate::readiness::Readiness;
 use crate::register::Register;
 use crate::reset::Resets;
 use crate::udev_rules::Applied;
-use crate::upgrade::Upgrades;
+use crate::upgrade::{self, Upgrades};
 use crate::volumes::Volumes;
 
 /// Everything that more than one module needs.
@@ -58,13 +58,13 @@ pub struct Node {
     /// STATE, EPHEMERAL and the user's.
     pub volumes: Arc<Volumes>,
     /// Upgrades of this node.
-    pub upgrades: Upgrades,
+    pub(crate) upgrades: Arc<Upgrades>,
     /// Resets of this node.
     pub(crate) reset: Arc<Resets>,
     /// The request that began the running sequence has pods go elsewhere first.
     pub(crate) drains: AtomicBool,
-    /// The disk that this machined has installed to.
-    pub install_target: watch::Sender<Option<PathBuf>>,
+    /// Installing this node.
+    pub(crate) install: Arc<Installation>,
     /// etcd and what follows from it; made when it is first asked for.
     pub(crate) kubernetes: OnceLock<kubernetes_node::KubernetesNode>,
     /// What the API answers about its readiness.
@@ -78,28 +78,51 @@ impl Node {
         let register = Arc::new(Register::new(runtime.clone()));
         let volumes = Arc::new(Volumes::new(runtime.clone(), meta.clone(), register.clone()));
         let reset = Arc::new(Resets::new(runtime.clone(), meta.clone(), volumes.clone()));
-        Arc::new_cyclic(|node| Self {
-            runtime,
-            meta,
-            register,
-            volumes,
-            reset,
-            sequencer: Sequencer::default(),
-            orders: Arc::new(Orders::of(node)),
-            flight_recorder: FlightRecorder::default(),
-            materials: Materials::default(),
-            devices: watch::channel(0).0,
-            buses: watch::channel(0).0,
-            udev: Arc::default(),
-            config_misses: watch::channel(0).0,
-            drains: AtomicBool::default(),
-            controllers: OnceLock::new(),
-            api_socket: OnceLock::new(),
-            configuration: Configuration::default(),
-            upgrades: Upgrades::default(),
-            kubernetes: OnceLock::new(),
-            install_target: watch::channel(None).0,
-            readiness: watch::channel(Readiness::default()).0,
+        let flight_recorder = FlightRecorder::default();
+        let devices = watch::channel(0).0;
+        let readiness = watch::channel(Readiness::default()).0;
+        let configuration = Configuration::default();
+        Arc::new_cyclic(|node| {
+            let orders = Arc::new(Orders::of(node));
+            let upgrades = Arc::new(Upgrades::new(upgrade::Parts {
+                runtime: runtime.clone(),
+                meta: meta.clone(),
+                volumes: volumes.clone(),
+                flight_recorder: flight_recorder.clone(),
+                orders: orders.clone(),
+                readiness: readiness.subscribe(),
+                maintenance: configuration.maintenance.subscribe(),
+            }));
+            let install = Installation::new(
+                runtime.clone(),
+                volumes.clone(),
+                upgrades.clone(),
+                orders.clone(),
+                devices.clone(),
+            );
+            Self {
+                runtime,
+                flight_recorder,
+                sequencer: Sequencer::default(),
+                orders,
+                materials: Materials::default(),
+                devices,
+                buses: watch::channel(0).0,
+                udev: Arc::default(),
+                controllers: OnceLock::new(),
+                api_socket: OnceLock::new(),
+                config_misses: watch::channel(0).0,
+                configuration,
+                register,
+                meta,
+                volumes,
+                upgrades,
+                install: Arc::new(install),
+                reset,
+                drains: AtomicBool::default(),
+                kubernetes: OnceLock::new(),
+                readiness,
+            }
         })
     }
 

@@ -336,14 +336,14 @@ impl Host for Node {
             failed: false,
             when: Some(When {
                 about: "the config names a disk and the machine is not installed",
-                holds: install::is_due_now,
+                holds: installs_itself,
             }),
             next: Order::Install,
         },
         Follower {
             after: Order::Initialize,
             failed: false,
-            when: Some(When { about: "META keeps a staged upgrade", holds: upgrade::is_staged }),
+            when: Some(When { about: "META keeps a staged upgrade", holds: is_staged }),
             next: Order::Upgrade,
         },
         Follower { after: Order::Initialize, failed: false, when: None, next: Order::Boot },
@@ -379,6 +379,14 @@ impl Host for Node {
             _ => Self::sequence(order),
         }
     }
+}
+
+fn installs_itself(node: &Node) -> bool {
+    install::is_due_now(&node.install)
+}
+
+fn is_staged(node: &Node) -> bool {
+    upgrade::is_staged(&node.meta)
 }
 
 fn has_not_booted(node: &Node) -> bool {

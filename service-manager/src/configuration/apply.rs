@@ -173,7 +173,7 @@ async fn attempt(
     let mut mode_details = if request.dry_run { plan.dry_run(&now) } else { plan.details() };
     // The first config of this machine: it is refused while whoever gives it can still give another.
     if now.change.is_none()
-        && let Some(text) = install::preview(node, &config, request.dry_run).await?
+        && let Some(text) = install::preview(&node.install, &config, request.dry_run).await?
     {
         mode_details.push_str(&format!("\n{text}"));
     }

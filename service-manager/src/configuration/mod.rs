@@ -36,7 +36,7 @@ use zeroize::Zeroizing;
 
 use crate::locked::{Look, Maintenance, Memory};
 use crate::node::Node;
-use crate::volumes::State;
+use crate::{system_disk, volumes};
 use pending::{AtBoot, Pending};
 use runtime::checkpoint::Keep;
 use runtime::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, Spec};
@@ -275,11 +275,18 @@ pub(crate) fn keep_on_state(node: &Node, text: &str) {
     }
 }
 
-/// Keeps a config on a STATE that was just made.
-pub(crate) fn save(node: &Node, state: &State, text: &str) -> Result<(), String> {
-    state.write(files::CONFIG, text)?;
+/// Makes STATE on the disk that was installed to and keeps the config there.
+pub(crate) async fn keep_on_installed(node: &Node) -> Result<(), String> {
+    let target = node.install.target();
+    // Another machined installed: by now there is exactly one such disk.
+    let target = target.or_else(|| system_disk::known(&node.runtime).map(|disk| disk.path));
+    let target = target.ok_or("no disk of this machine was installed to")?;
+    let text = text_in_force(node).ok_or("there is no machine config")?;
+    let state = volumes::provision(&node.volumes, &target).await?;
+    state.write(files::CONFIG, &text)?;
     remember(node);
     show_kept(node);
+    node.runtime.journal.say(&format!("the machine config is kept on STATE of {}", target.display()));
     Ok(())
 }
 

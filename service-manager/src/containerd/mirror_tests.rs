@@ -233,7 +233,7 @@ async fn fetch(client: &Client, registries: Registries) -> Result<(), String> {
     let image_has = Authority::generate("image", Lifetime::from_now(CA_LIFETIME)).unwrap();
     std::fs::create_dir_all(dir.path().join("etc/ssl/certs")).unwrap();
     std::fs::write(dir.path().join("etc/ssl/certs/ca-certificates"), image_has.certificate()).unwrap();
-    let registry = crate::upgrade::registry_of(&node, REFERENCE).map_err(|e| e.to_string())?;
+    let registry = crate::upgrade::registry_of(&node.runtime, REFERENCE).map_err(|e| e.to_string())?;
     client.fetch(REFERENCE, &registry).await.map_err(|e| format!("{e:?}"))
 }
 

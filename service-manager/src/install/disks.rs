@@ -10,20 +10,20 @@ use installer::device::{BlockDevice, Disk};
 use installer::install::{Contents, inspect};
 use ondisk::gpt::Table;
 use ondisk::probe::PROBE_BYTES;
+use runtime::Runtime;
 use runtime::errors::chain;
 
 use super::choose::{Candidate, Holds};
 use crate::block::{self, Listed};
 use crate::boot_medium;
-use crate::node::Node;
 
 /// Every disk. Reads the ends of each: not for the runtime's own threads.
-pub(super) fn candidates(node: &Node) -> Vec<Candidate> {
-    block::listed(&node.runtime).into_iter().map(|listed| candidate(node, listed)).collect()
+pub(super) fn candidates(runtime: &Runtime) -> Vec<Candidate> {
+    block::listed(runtime).into_iter().map(|listed| candidate(runtime, listed)).collect()
 }
 
-fn candidate(node: &Node, listed: Listed) -> Candidate {
-    let holds = match boot_medium::use_of(&node.runtime, &listed) {
+fn candidate(runtime: &Runtime, listed: Listed) -> Candidate {
+    let holds = match boot_medium::use_of(runtime, &listed) {
         Some(how) => Holds::Medium(how),
         // Both are refused for what they are, and opening them for writing would fail.
         None if listed.disk.cdrom || listed.disk.readonly => Holds::Nothing,
@@ -34,14 +34,14 @@ fn candidate(node: &Node, listed: Listed) -> Candidate {
 
 /// Refuses an open disk that is not the one that was chosen any more, or holds something else than it did. What is
 /// compared is what is written to: this descriptor.
-pub(super) fn check_same(node: &Node, chosen: &Candidate, disk: &mut Disk) -> Result<(), String> {
+pub(super) fn check_same(runtime: &Runtime, chosen: &Candidate, disk: &mut Disk) -> Result<(), String> {
     let path = &chosen.disk.dev_path;
     let changed =
         |what: String| format!("{path} changed while it was looked at: {what}; nothing was written");
-    let listed = block::listed(&node.runtime).into_iter().find(|listed| listed.disk.dev_path == *path);
+    let listed = block::listed(runtime).into_iter().find(|listed| listed.disk.dev_path == *path);
     let now = listed.ok_or_else(|| changed("it is gone".to_owned()))?;
     if let Some(number) = disk.device_number()
-        && block::device_number(&node.runtime, path) != Some(number)
+        && block::device_number(runtime, path) != Some(number)
     {
         return Err(changed("another disk has its name".to_owned()));
     }
@@ -141,21 +141,22 @@ mod tests {
     #[test]
     fn what_was_chosen_is_compared_on_the_open_disk() {
         let (dir, node) = crate::block::tests::with_a_disk();
+        let runtime = node.runtime.clone();
         let path = dir.path().canonicalize().unwrap().join("dev/vda");
-        let listed = block::listed(&node.runtime).remove(0);
+        let listed = block::listed(&runtime).remove(0);
         let mut disk = Disk::open(&path).unwrap();
         let chosen = Candidate { holds: held(&mut disk).unwrap(), disk: listed.disk, name: String::new() };
-        assert_eq!(check_same(&node, &chosen, &mut disk), Ok(()));
-        let serial = node.runtime.path("/sys/class/block/vda/serial");
+        assert_eq!(check_same(&runtime, &chosen, &mut disk), Ok(()));
+        let serial = runtime.path("/sys/class/block/vda/serial");
         std::fs::write(&serial, "other\n").unwrap();
-        let refused = |chosen: &Candidate, disk: &mut Disk| check_same(&node, chosen, disk).unwrap_err();
+        let refused = |chosen: &Candidate, disk: &mut Disk| check_same(&runtime, chosen, disk).unwrap_err();
         let error = refused(&chosen, &mut disk);
         assert!(
             error.contains("its serial number was \"abc\" and is \"other\"; nothing was written"),
             "{error}"
         );
         std::fs::write(&serial, "abc\n").unwrap();
-        let size = node.runtime.path("/sys/class/block/vda/size");
+        let size = runtime.path("/sys/class/block/vda/size");
         std::fs::write(&size, "163848\n").unwrap();
         let error = refused(&chosen, &mut disk);
         assert!(error.contains("it had 83886080 bytes and has 83890176"), "{error}");

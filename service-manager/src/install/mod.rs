@@ -16,11 +16,13 @@
 
 mod choose;
 mod disks;
+mod failure;
 mod firmware;
+mod handle;
 mod selector;
 mod source;
 
-use runtime::errors::chain;
+use runtime::Runtime;
 use runtime::sequencer::Start;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,21 +34,23 @@ use config::Config;
 use config::v1alpha1::Install;
 use installer::boot_volume;
 use installer::device::Disk;
-use installer::install::{self as installation, Identity, Plan, Spec};
+use installer::install::{self as writing, Identity, Plan, Spec};
 use installer::system;
 use installer::upgrade::NewSystem;
 use ondisk::manifest::Layer;
 use ondisk::{Architecture, fat};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+pub(crate) use failure::Failure;
+pub(crate) use handle::Installation;
+
 use choose::{Candidate, Holds, Refused, Wanted, choose};
 use source::{Prepared, Source};
 
 use crate::container;
-use crate::node::Node;
 use crate::order::Order;
 use crate::upgrade::Tell;
-use crate::{configuration, secure_boot, system_disk, volumes};
+use crate::{secure_boot, system_disk};
 
 /// Devices come in bursts: this long after one the disks are looked at again.
 const BURST: Duration = Duration::from_secs(1);
@@ -55,96 +59,66 @@ const REGISTRY_PAUSE: Duration = Duration::from_secs(30);
 /// How often progress is told, in percent.
 const STEP_PERCENT: u64 = 10;
 
-/// Why a machine was not installed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// There is no disk to install to.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// The image of the config cannot be reached: it may be, soon.
-    #[error("machine.install.image {0}: {1}")]
-    Image(String, String),
-    /// The disk was pulled out.
-    #[error("the disk {0} is gone; the installation starts over when it is there again")]
-    Gone(String),
-    /// This machine, now, whatever the disk.
-    #[error("{0}")]
-    Installed(&'static str),
-    /// Something else went wrong; the whole chain of reasons.
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<installer::Error> for Failure {
-    fn from(error: installer::Error) -> Self {
-        Self::Other(chain(&error))
-    }
-}
-
-impl From<installer::device::DeviceError> for Failure {
-    fn from(error: installer::device::DeviceError) -> Self {
-        Self::Other(chain(&error))
-    }
-}
-
 /// Whether this machine, given this config, is to install itself: it runs from something else than a disk's slot, no
 /// disk of it has a STATE, and the config names a disk.
-pub(crate) fn is_due(node: &Node, config: &Config) -> bool {
+pub(crate) fn is_due(installation: &Installation, config: &Config) -> bool {
     let install = &config.machine.install;
     install.names_a_disk()
-        && !node.runtime.parameters.no_install
-        && !node.is_container()
-        && !node.runtime.boot.root_source.contains("(ROOT-")
-        && node.volumes.state().is_none()
+        && !installation.runtime.parameters.no_install
+        && !container::is_one(&installation.runtime)
+        && !installation.runtime.boot.root_source.contains("(ROOT-")
+        && installation.volumes.state().is_none()
 }
 
 /// The same, of the config in force.
-pub(crate) fn is_due_now(node: &Node) -> bool {
-    node.runtime.config().is_some_and(|config| is_due(node, &config))
+pub(crate) fn is_due_now(installation: &Installation) -> bool {
+    installation.runtime.config().is_some_and(|config| is_due(installation, &config))
 }
 
 /// Says what an installation with this config would do; `None` if there would be none. `whole`: with the plan.
 pub(crate) async fn preview(
-    node: &Arc<Node>,
+    installation: &Arc<Installation>,
     config: &Config,
     whole: bool,
 ) -> Result<Option<String>, Failure> {
-    if !is_due(node, config) {
+    if !is_due(installation, config) {
         return Ok(None);
     }
-    let (node, install) = (node.clone(), config.machine.install.clone());
+    let (installation, install) = (installation.clone(), config.machine.install.clone());
     let source = match whole {
-        true => source::choose(&node, &install.image).await?,
+        true => source::choose(&installation.runtime, &install.image).await?,
         false => Source::Running,
     };
     blocking(move || {
-        let chosen = pick(&node, &install)?;
-        secure_boot::check_arguments(&node.runtime.root, &install.extra_kernel_args)
+        let chosen = pick(&installation.runtime, &install)?;
+        secure_boot::check_arguments(&installation.runtime.root, &install.extra_kernel_args)
             .map_err(Failure::Other)?;
         if !whole {
             return Ok(Some(format!("Billet is installed to {}", chosen.describe())));
         }
-        let prepared = Prepared::new(&node, &source, &install)?;
+        let prepared = Prepared::new(&installation.runtime, &source, &install)?;
         let mut disk = Disk::open(Path::new(&chosen.disk.dev_path))?;
         let spec = SpecParts::new(&prepared, &install, &chosen)?;
-        let plan = installation::plan(&mut disk, identity(&chosen), &spec.borrow())?;
+        let plan = writing::plan(&mut disk, identity(&chosen), &spec.borrow())?;
         Ok(Some(format!("Billet would be installed like this:\n{plan}")))
     })
     .await
 }
 
 /// Installs to the disk that the config names.
-pub(crate) async fn run(node: &Arc<Node>) -> Result<(), Failure> {
-    let config =
-        node.runtime.config().ok_or_else(|| Failure::Other("there is no machine config".to_owned()))?;
-    let (working, install) = (node.clone(), config.machine.install.clone());
+pub(crate) async fn run(installation: &Arc<Installation>) -> Result<(), Failure> {
+    let config = installation
+        .runtime
+        .config()
+        .ok_or_else(|| Failure::Other("there is no machine config".to_owned()))?;
+    let (working, install) = (installation.clone(), config.machine.install.clone());
     let work = async {
-        let source = source::choose(node, &install.image).await?;
+        let source = source::choose(&installation.runtime, &install.image).await?;
         blocking(move || install_now(&working, &install, &source, &|_| {})).await
     };
     match work.await {
         Ok(path) => {
-            node.install_target.send_replace(Some(path));
+            installation.target.send_replace(Some(path));
             Ok(())
         }
         Err(failure) => {
@@ -153,26 +127,34 @@ pub(crate) async fn run(node: &Arc<Node>) -> Result<(), Failure> {
                 Failure::Image(..) => Waits::Registry,
                 _ => Waits::Config,
             };
-            tokio::spawn(again(node.clone(), config, waits));
+            tokio::spawn(again(installation.clone(), config, waits));
             Err(failure)
         }
     }
 }
 
 /// Installs an image to a disk because somebody asked for it, with the settings of the config if there is one, and
-/// keeps that config. An empty image is the running system, an empty disk the config's. `tell` hears of every step.
-pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: Tell) -> Result<(), Failure> {
-    if system_disk::slot(&node.runtime).is_some() || node.volumes.state().is_some() {
+/// has `keep` put that config on it. An empty image is the running system, an empty disk the config's. `tell` hears of
+/// every step.
+pub(crate) async fn on_request(
+    installation: &Arc<Installation>,
+    image: &str,
+    disk: &str,
+    tell: Tell,
+    keep: impl Future<Output = Result<(), String>>,
+) -> Result<(), Failure> {
+    if system_disk::slot(&installation.runtime).is_some() || installation.volumes.state().is_some() {
         return Err(Failure::Installed("this machine is installed: upgrade it, or reset it first"));
     }
-    if node.is_container() {
+    if container::is_one(&installation.runtime) {
         return Err(Failure::Installed(container::NOT_SUPPORTED));
     }
-    let Some(_one_at_a_time) = node.upgrades.try_begin() else {
+    let Some(_one_at_a_time) = installation.upgrades.try_begin() else {
         return Err(Failure::Installed("another installation or upgrade is under way"));
     };
-    node.orders.may_start(Order::Install).map_err(|locked| Failure::Other(locked.to_string()))?;
-    let mut install = node.runtime.config().map(|config| config.machine.install.clone()).unwrap_or_default();
+    installation.orders.may_start(Order::Install).map_err(|locked| Failure::Other(locked.to_string()))?;
+    let mut install =
+        installation.runtime.config().map(|config| config.machine.install.clone()).unwrap_or_default();
     if !disk.is_empty() {
         install.disk = disk.to_owned();
         (install.disk_selector, install.disk_expression) = (None, String::new());
@@ -182,28 +164,17 @@ pub(crate) async fn on_request(node: &Arc<Node>, image: &str, disk: &str, tell: 
     }
     let source = match image {
         "" => Source::Running,
-        name => source::image(node, name).await.map_err(|failure| Failure::Other(failure.to_string()))?,
+        name => source::image(&installation.runtime, name)
+            .await
+            .map_err(|failure| Failure::Other(failure.to_string()))?,
     };
-    let working = node.clone();
+    let working = installation.clone();
     let path = blocking(move || install_now(&working, &install, &source, &tell)).await?;
-    node.install_target.send_replace(Some(path));
-    match node.runtime.config() {
-        Some(_) => save_config(node).await.map_err(Failure::Other),
+    installation.target.send_replace(Some(path));
+    match installation.runtime.config() {
+        Some(_) => keep.await.map_err(Failure::Other),
         None => Ok(()),
     }
-}
-
-/// Makes STATE on the disk that was installed to and keeps the config there.
-pub(crate) async fn save_config(node: &Arc<Node>) -> Result<(), String> {
-    let target = node.install_target.borrow().clone();
-    // Another machined installed: by now there is exactly one such disk.
-    let target = target.or_else(|| system_disk::known(&node.runtime).map(|disk| disk.path));
-    let target = target.ok_or("no disk of this machine was installed to")?;
-    let text = configuration::text_in_force(node).ok_or("there is no machine config")?;
-    let state = volumes::provision(&node.volumes, &target).await?;
-    configuration::save(node, &state, &text)?;
-    node.runtime.journal.say(&format!("the machine config is kept on STATE of {}", target.display()));
-    Ok(())
 }
 
 async fn blocking<T: Send + 'static>(
@@ -222,8 +193,9 @@ enum Waits {
 
 /// Starts the sequence once more when the config says something else; if only a disk was missing, when there is one; if
 /// only the image was, after a while.
-async fn again(node: Arc<Node>, tried: Arc<Config>, waits: Waits) {
-    let (mut config, mut devices) = (node.runtime.config.subscribe(), node.devices.subscribe());
+async fn again(installation: Arc<Installation>, tried: Arc<Config>, waits: Waits) {
+    let (mut config, mut devices) =
+        (installation.runtime.config.subscribe(), installation.devices.subscribe());
     let (wants_disk, wants_image) = (waits == Waits::Disk, waits == Waits::Registry);
     loop {
         tokio::select! {
@@ -233,24 +205,26 @@ async fn again(node: Arc<Node>, tried: Arc<Config>, waits: Waits) {
         }
         tokio::time::sleep(BURST).await;
         devices.mark_unchanged();
-        let Some(now) = node.runtime.config().filter(|config| is_due(&node, config)) else { return };
+        let Some(now) = installation.runtime.config().filter(|config| is_due(&installation, config)) else {
+            return;
+        };
         let other = now.machine.install != tried.machine.install;
-        if other || wants_image || (wants_disk && preview(&node, &now, false).await.is_ok()) {
+        if other || wants_image || (wants_disk && preview(&installation, &now, false).await.is_ok()) {
             // Whoever runs now, a restart for instance, makes this needless.
-            let _ = node.orders.start(Order::Install, Start::default());
+            let _ = installation.orders.start(Order::Install, Start::default());
             return;
         }
     }
 }
 
 /// The disk that the config means.
-fn pick(node: &Node, install: &Install) -> Result<Candidate, Refused> {
+fn pick(runtime: &Runtime, install: &Install) -> Result<Candidate, Refused> {
     let resolve = |path: &str| {
         let real = std::fs::canonicalize(path).ok()?;
         real.to_str().map(str::to_owned)
     };
     let wanted = Wanted::read(install, resolve).map_err(Refused::of_config)?;
-    choose(&wanted, install.wipe, &disks::candidates(node)).cloned()
+    choose(&wanted, install.wipe, &disks::candidates(runtime)).cloned()
 }
 
 fn identity(chosen: &Candidate) -> Identity {
@@ -291,55 +265,53 @@ impl<'p> SpecParts<'p> {
 }
 
 fn install_now(
-    node: &Node,
+    installation: &Installation,
     install: &Install,
     source: &Source,
     tell: &dyn Fn(&str),
 ) -> Result<PathBuf, Failure> {
-    let chosen = pick(node, install)?;
+    let chosen = pick(&installation.runtime, install)?;
     let path = PathBuf::from(&chosen.disk.dev_path);
-    let prepared = Prepared::new(node, source, install)?;
+    let prepared = Prepared::new(&installation.runtime, source, install)?;
     let parts = SpecParts::new(&prepared, install, &chosen)?;
     let spec = parts.borrow();
     let mut disk = Disk::open(&path)?;
-    let plan = installation::plan(&mut disk, identity(&chosen), &spec)?;
+    let plan = writing::plan(&mut disk, identity(&chosen), &spec)?;
     // On the descriptor that is written to, before the first write.
-    disks::check_same(node, &chosen, &mut disk).map_err(Failure::Other)?;
+    disks::check_same(&installation.runtime, &chosen, &mut disk).map_err(Failure::Other)?;
     for line in plan.to_string().lines() {
-        node.runtime.journal.say(&format!("install plan: {line}"));
+        installation.runtime.journal.say(&format!("install plan: {line}"));
         tell(&format!("install plan: {line}"));
     }
     let mut told = Told::default();
-    let mut layers = |layer: &Layer| prepared.layer(node, layer);
-    let mut progress = |progress| told.tell(node, progress, tell);
-    let applied = installation::apply(&mut disk, &plan, &spec, &mut layers, &mut progress);
+    let mut layers = |layer: &Layer| prepared.layer(&installation.runtime, layer);
+    let mut progress = |progress| told.tell(installation, progress, tell);
+    let applied = writing::apply(&mut disk, &plan, &spec, &mut layers, &mut progress);
     // Writing to a disk that was pulled out fails in many ways.
     applied.map_err(|error| {
         if disk.is_gone() { Failure::Gone(chosen.disk.dev_path.clone()) } else { error.into() }
     })?;
     drop(disk);
     let done = format!("installed Billet {} to {}", prepared.manifest.version, path.display());
-    node.runtime.journal.say(&done);
+    installation.runtime.journal.say(&done);
     tell(&done);
-    after(node, &path, &plan);
+    after(&installation.runtime, &path, &plan);
     Ok(path)
 }
 
 /// What makes the installed disk known: failing is said and stops nothing.
-fn after(node: &Node, path: &Path, plan: &Plan) {
+fn after(runtime: &Runtime, path: &Path, plan: &Plan) {
     if let Err(error) = system_disk::reread(path) {
-        node.runtime.journal.warn(&error);
+        runtime.journal.warn(&error);
     }
-    match firmware::add(&node.runtime.path(firmware::VARIABLES), &plan.table) {
+    match firmware::add(&runtime.path(firmware::VARIABLES), &plan.table) {
         Ok(Some(name)) => {
-            node.runtime.journal.say(&format!("the firmware starts {} first ({name})", path.display()))
+            runtime.journal.say(&format!("the firmware starts {} first ({name})", path.display()))
         }
-        Ok(None) => {
-            node.runtime.journal.say("no EFI variables: the firmware starts the disk by its own order")
-        }
+        Ok(None) => runtime.journal.say("no EFI variables: the firmware starts the disk by its own order"),
         Err(error) => {
             let hint = "the disk starts where firmware looks for EFI/BOOT by itself";
-            node.runtime.journal.warn(&format!("add a boot entry to the firmware: {error}; {hint}"));
+            runtime.journal.warn(&format!("add a boot entry to the firmware: {error}; {hint}"));
         }
     }
 }
@@ -352,13 +324,16 @@ struct Told {
 }
 
 impl Told {
-    fn tell(&mut self, node: &Node, progress: installer::Progress, tell: &dyn Fn(&str)) {
+    fn tell(&mut self, installation: &Installation, progress: installer::Progress, tell: &dyn Fn(&str)) {
         if let Some(text) = self.next(progress) {
             tell(&format!("install: {text}"));
-            node.runtime.journal.progress(&format!("install: {text}"));
+            installation.runtime.journal.progress(&format!("install: {text}"));
             let event =
                 TaskEvent { task: format!("install: {text}"), action: task_event::Action::Start.into() };
-            node.runtime.events.publish(&node.orders.actor_id(Order::Install), &Payload::Task(event));
+            installation
+                .runtime
+                .events
+                .publish(&installation.orders.actor_id(Order::Install), &Payload::Task(event));
         }
     }
 

@@ -23,9 +23,9 @@ use installer::{addon, boot_volume, grub};
 use oci::registry::Patience;
 use ondisk::Architecture;
 use ondisk::manifest::{Layer, RootManifest};
+use runtime::Runtime;
 
-use super::Failure;
-use crate::node::Node;
+use super::failure::Failure;
 use crate::upgrade::{self, Found, Layers};
 use crate::{boot_medium, secure_boot};
 
@@ -63,18 +63,18 @@ pub(super) struct Prepared {
 }
 
 /// What the config's image comes to.
-pub(super) async fn choose(node: &Arc<Node>, name: &str) -> Result<Source, Failure> {
+pub(super) async fn choose(runtime: &Arc<Runtime>, name: &str) -> Result<Source, Failure> {
     if name.is_empty() {
         return Ok(Source::Running);
     }
     if is_talos(name) {
-        pass_over(node, name, "it is Talos' installer");
+        pass_over(runtime, name, "it is Talos' installer");
         return Ok(Source::Running);
     }
-    match image(node, name).await {
+    match image(runtime, name).await {
         Err(upgrade::Failure::Outside(reason)) => Err(Failure::Image(name.to_owned(), reason)),
         Err(failure) => {
-            pass_over(node, name, &failure.to_string());
+            pass_over(runtime, name, &failure.to_string());
             Ok(Source::Running)
         }
         Ok(found) => Ok(found),
@@ -82,11 +82,10 @@ pub(super) async fn choose(node: &Arc<Node>, name: &str) -> Result<Source, Failu
 }
 
 /// An image that somebody asked for: it, or an error.
-pub(super) async fn image(node: &Arc<Node>, name: &str) -> Result<Source, upgrade::Failure> {
-    let found = upgrade::look_up(node, name, PATIENCE).await?;
+pub(super) async fn image(runtime: &Arc<Runtime>, name: &str) -> Result<Source, upgrade::Failure> {
+    let found = upgrade::look_up(runtime, name, PATIENCE).await?;
     // Its boot parts lie in its layers: the same layers are the same system. What was signed lies in the image alone.
-    let running =
-        System::running(&node.runtime.root).ok().filter(|_| !secure_boot::is_on(&node.runtime.root));
+    let running = System::running(&runtime.root).ok().filter(|_| !secure_boot::is_on(&runtime.root));
     if !found.brings_kernel && running.is_some_and(|running| running.manifest == found.manifest) {
         return Ok(Source::Running);
     }
@@ -97,9 +96,9 @@ fn is_talos(name: &str) -> bool {
     TALOS.iter().any(|word| name.contains(word))
 }
 
-fn pass_over(node: &Node, name: &str, why: &str) {
-    let version = &node.runtime.boot.version;
-    node.runtime
+fn pass_over(runtime: &Runtime, name: &str, why: &str) {
+    let version = &runtime.boot.version;
+    runtime
         .journal
         .warn(&format!("machine.install.image {name}: {why}; the running system is installed ({version})"));
 }
@@ -111,16 +110,16 @@ fn wants_grub(install: &Install, efi: &Path) -> bool {
 
 impl Prepared {
     /// Reads it. Blocks.
-    pub(super) fn new(node: &Node, source: &Source, install: &Install) -> Result<Self, Failure> {
+    pub(super) fn new(runtime: &Runtime, source: &Source, install: &Install) -> Result<Self, Failure> {
         let (name, system, layers) = match source {
-            Source::Running => (RUNNING, running(node)?, None),
+            Source::Running => (RUNNING, running(runtime)?, None),
             Source::Image(found) => {
                 let (boot, layers) = found.open().map_err(|failure| Failure::Other(failure.to_string()))?;
                 let system = System { manifest: found.manifest.clone(), boot };
                 (found.name.as_str(), system, Some(Rc::new(RefCell::new(layers))))
             }
         };
-        let uki = secure_boot::uki(&node.runtime, name, &system, &install.extra_kernel_args, &[]);
+        let uki = secure_boot::uki(runtime, name, &system, &install.extra_kernel_args, &[]);
         let uki = uki.map_err(|reason| match source {
             Source::Running => {
                 Failure::Other(format!("{reason}; or name a signed image in machine.install.image"))
@@ -128,10 +127,10 @@ impl Prepared {
             Source::Image(_) => Failure::Other(reason),
         })?;
         let System { manifest, boot } = system;
-        let grub = wants_grub(install, &node.runtime.path(EFI))
-            .then(|| grub::Parts::read(&node.runtime.root.join(system::FOLDER)))
+        let grub = wants_grub(install, &runtime.path(EFI))
+            .then(|| grub::Parts::read(&runtime.root.join(system::FOLDER)))
             .transpose()?;
-        let addons = boot_medium::addons(&node.runtime).map_err(Failure::Other)?;
+        let addons = boot_medium::addons(runtime).map_err(Failure::Other)?;
         addon::check_beside(&addons, &uki)?;
         let addons = addons.into_iter().map(|(name, content)| (format!("{}/{name}", addon::FOLDER), content));
         let (loader, loader_config) = (boot.loader, boot.loader_config);
@@ -139,21 +138,21 @@ impl Prepared {
     }
 
     /// A layer's bytes; those of an image in its order.
-    pub(super) fn layer(&self, node: &Node, layer: &Layer) -> Result<Box<dyn Read>, installer::Error> {
+    pub(super) fn layer(&self, runtime: &Runtime, layer: &Layer) -> Result<Box<dyn Read>, installer::Error> {
         if let Some(layers) = &self.layers {
             return layers.borrow().layer(layer);
         }
-        let report = node.runtime.boot.layers.iter().find(|report| report.name == layer.name);
+        let report = runtime.boot.layers.iter().find(|report| report.name == layer.name);
         let device = report.map_or_else(PathBuf::new, |report| PathBuf::from(&report.device));
-        system::running_layer(&node.runtime.root, layer, &device)
+        system::running_layer(&runtime.root, layer, &device)
     }
 }
 
 /// The running system. With Secure Boot its UKI and loader are those of the medium, which are signed: nobody signs here.
-fn running(node: &Node) -> Result<System, Failure> {
-    let mut system = System::running(&node.runtime.root)?;
-    if secure_boot::is_on(&node.runtime.root) {
-        let read = |path: &str| boot_medium::file(&node.runtime, path).map_err(Failure::Other);
+fn running(runtime: &Runtime) -> Result<System, Failure> {
+    let mut system = System::running(&runtime.root)?;
+    if secure_boot::is_on(&runtime.root) {
+        let read = |path: &str| boot_medium::file(runtime, path).map_err(Failure::Other);
         system.boot.signed_uki = read(MEDIUM_UKI)?.unwrap_or_default();
         if let Some(loader) = read(boot_volume::loader_path(Architecture::OWN))? {
             system.boot.loader = loader;
@@ -190,11 +189,11 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_installed_is_passed_over_and_what_may_come_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let runtime = Runtime::detached(dir.path().to_owned());
         for name in ["", "r.example/siderolabs/installer:v1.13.9", "installer"] {
-            assert!(matches!(choose(&node, name).await, Ok(Source::Running)), "{name}");
+            assert!(matches!(choose(&runtime, name).await, Ok(Source::Running)), "{name}");
         }
-        let gone = choose(&node, "127.0.0.1:9/billet/installer:1").await;
+        let gone = choose(&runtime, "127.0.0.1:9/billet/installer:1").await;
         let error = gone.err().map(|failure| failure.to_string()).unwrap_or_default();
         assert!(error.starts_with("machine.install.image 127.0.0.1:9/billet/installer:1: "), "{error}");
     }
@@ -205,15 +204,15 @@ mod tests {
         use crate::upgrade::image_tests::{CONTENT, NAME, node_of, served};
         let dir = tempfile::tempdir().unwrap();
         let (server, blobs) = served(dir.path()).await;
-        let node = node_of(dir.path(), &server);
+        let runtime = node_of(dir.path(), &server);
         for (file, digest) in blobs.iter().filter(|(file, _)| !file.contains("/layers/")) {
-            let Ok(source) = choose(&node, NAME).await else { panic!("{file}: the image is not found") };
+            let Ok(source) = choose(&runtime, NAME).await else { panic!("{file}: the image is not found") };
             assert!(matches!(source, Source::Image(_)), "{file}");
             server.change_after(digest, 0, CONTENT);
             let prepare = {
-                let node = node.clone();
+                let runtime = runtime.clone();
                 move || {
-                    Prepared::new(&node, &source, &Install::default())
+                    Prepared::new(&runtime, &source, &Install::default())
                         .map(drop)
                         .map_err(|error| error.to_string())
                 }

@@ -6,7 +6,7 @@ fn config(machine: &str) -> Config {
 }
 
 /// A node whose root came from there.
-fn node(root_source: &str, command_line: &str) -> Arc<Node> {
+fn node(root_source: &str, command_line: &str) -> Arc<crate::node::Node> {
     let dir = tempfile::tempdir().unwrap();
     crate::server::tests_node_of(dir.path().to_owned(), |runtime| {
         runtime.boot.root_source = root_source.into();
@@ -27,7 +27,11 @@ fn only_what_runs_from_elsewhere_and_names_a_disk_installs_itself() {
         ("/dev/vda2 (ROOT-A)", "", disk, false),
         ("/dev/nvme0n1p3 (ROOT-B)", "", selector, false),
     ] {
-        assert_eq!(is_due(&node(source, line), &config(machine)), due, "{source} {line:?} {machine:?}");
+        assert_eq!(
+            is_due(&node(source, line).install, &config(machine)),
+            due,
+            "{source} {line:?} {machine:?}"
+        );
     }
 }
 
@@ -57,7 +61,7 @@ fn progress_is_told_in_steps() {
 async fn a_machine_without_disks_is_told_so_before_a_config_is_taken() {
     let node = node("initramfs", "");
     let given = config("  install: {disk: /dev/vdz}\n");
-    let text = preview(&node, &given, false).await.unwrap_err().to_string();
+    let text = preview(&node.install, &given, false).await.unwrap_err().to_string();
     assert_eq!(text, "specified install disk does not exist: \"/dev/vdz\"\nthis machine has no disks");
-    assert!(preview(&node, &config(""), false).await.unwrap().is_none());
+    assert!(preview(&node.install, &config(""), false).await.unwrap().is_none());
 }

@@ -73,7 +73,7 @@ pub(super) async fn legacy_pull(
 ) -> Result<proto::ImagePullResponse, Status> {
     let reference = reference(&request.reference)?;
     let client = containers::by_number(node, request.namespace)?;
-    let name = crate::upgrade::admit(node, reference).await?;
+    let name = crate::upgrade::admit(&node.runtime, reference).await?;
     pull(node, &client, &name).await?;
     Ok(proto::ImagePullResponse { messages: vec![proto::ImagePull::default()] })
 }
@@ -83,7 +83,7 @@ async fn pull(node: &Node, client: &Client, reference: &str) -> Result<(), Statu
         if client.is_of_kubernetes() {
             return client.pull(reference).await;
         }
-        let registry = crate::upgrade::registry_of(node, reference)?;
+        let registry = crate::upgrade::registry_of(&node.runtime, reference)?;
         client.fetch(reference, &registry).await.map_err(not_fetched)
     };
     match tokio::time::timeout(PULL_DEADLINE, pulling).await {
@@ -167,9 +167,9 @@ impl ImageService for Images {
         request: Request<proto::ImageServicePullRequest>,
     ) -> Result<Response<Self::PullStream>, Status> {
         let request = request.into_inner();
-        let name = crate::upgrade::admit(&self.node, reference(&request.image_ref)?).await?;
+        let name = crate::upgrade::admit(&self.node.runtime, reference(&request.image_ref)?).await?;
         let for_system = request.containerd.is_none_or(|i| i.namespace() != ContainerdNamespace::NsCri);
-        if for_system && crate::upgrade::is_installer_image(&self.node, &name).await {
+        if for_system && crate::upgrade::is_installer_image(&self.node.runtime, &name).await {
             // Its blobs are read where they are installed; containerd would keep a copy that nobody needs.
             let done = proto::ImageServicePullResponse { response: Some(PullResponse::Name(name)) };
             return Ok(answer_with(vec![Ok(done)]));
@@ -192,7 +192,7 @@ impl ImageService for Images {
         request: Request<Streaming<proto::ImageServiceImportRequest>>,
     ) -> Result<Response<proto::ImageServiceImportResponse>, Status> {
         let mut stream = request.into_inner();
-        let mut import = Import::begin(&self.node).await?;
+        let mut import = Import::begin(&self.node.upgrades).await?;
         while let Some(message) = stream.message().await? {
             match message.request {
                 Some(ImportRequest::Containerd(instance))
@@ -224,7 +224,7 @@ impl ImageService for Images {
         &self,
         request: Request<proto::ImageServiceVerifyRequest>,
     ) -> Result<Response<proto::ImageServiceVerifyResponse>, Status> {
-        let found = crate::upgrade::verify(&self.node, &request.get_ref().image_ref).await?;
+        let found = crate::upgrade::verify(&self.node.runtime, &request.get_ref().image_ref).await?;
         let answer = proto::ImageServiceVerifyResponse {
             verified: found.is_signed,
             message: found.message,

@@ -19,10 +19,10 @@ use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 
 use super::{Answers, answers};
-use crate::install;
 use crate::node::Node;
 use crate::order::Order;
 use crate::upgrade::{self, CALL_PATIENCE, Tell};
+use crate::{configuration, install};
 
 /// What both generations of clients print.
 const ACKNOWLEDGED: &str = "Upgrade request received";
@@ -41,11 +41,11 @@ pub(super) async fn upgrade(
                     happens: name an image in a registry";
         return Err(Status::failed_precondition(text));
     }
-    let prepared = upgrade::prepare(node, &request.image, CALL_PATIENCE).await?;
+    let prepared = upgrade::prepare(&node.runtime, &request.image, CALL_PATIENCE).await?;
     remark(node, request);
     let asked = upgrade::Request { image: request.image.clone(), wipe_ephemeral: request.wipe_ephemeral };
     if request.stage {
-        upgrade::stage(node, &asked).await?;
+        upgrade::stage(&node.upgrades, &asked).await?;
     } else {
         node.upgrades.ask(asked);
         node.drains.store(true, Ordering::SeqCst);
@@ -100,7 +100,7 @@ fn remark(node: &Node, request: &proto::UpgradeRequest) {
 /// `MachineService.Rollback`.
 pub(super) async fn rollback(node: &Arc<Node>) -> Result<proto::RollbackResponse, Status> {
     super::in_container::refuse(node)?;
-    let entry = upgrade::roll_back(node).await?;
+    let entry = upgrade::roll_back(&node.upgrades).await?;
     begin(node, Order::Reboot, &format!("rollback to {entry}"), true)?;
     Ok(proto::RollbackResponse { messages: vec![proto::Rollback { metadata: None }] })
 }
@@ -134,7 +134,10 @@ impl LifecycleService for Lifecycle {
         let disk = request.destination.unwrap_or_default().disk;
         let node = self.node.clone();
         Ok(answer_while(move |tell| async move {
-            let done = install::on_request(&node, &image, &disk, tell).await;
+            let done = {
+                let keep = configuration::keep_on_installed(&node);
+                install::on_request(&node.install, &image, &disk, tell, keep).await
+            };
             done.map_err(|failure| {
                 node.runtime.journal.warn(&format!("install: {failure}"));
                 format!("install: {failure}")
@@ -149,13 +152,13 @@ impl LifecycleService for Lifecycle {
     ) -> Result<Response<Self::UpgradeStream>, Status> {
         super::in_container::refuse(&self.node)?;
         let image = request.into_inner().source.unwrap_or_default().image_name;
-        let prepared = upgrade::prepare(&self.node, &image, CALL_PATIENCE).await?;
+        let prepared = upgrade::prepare(&self.node.runtime, &image, CALL_PATIENCE).await?;
         let node = self.node.clone();
         Ok(answer_while(move |tell| async move {
-            let done = upgrade::install(&node, prepared, false, tell).await;
+            let done = upgrade::install(&node.upgrades, prepared, false, tell).await;
             done.map_err(|failure| {
                 node.runtime.journal.warn(&format!("upgrade: {failure}"));
-                upgrade::publish_failure(&node, &image, &failure);
+                upgrade::publish_failure(&node.runtime, &image, &failure);
                 format!("upgrade: {failure}")
             })
         }))
@@ -237,7 +240,7 @@ mod tests {
         assert!(status.message().contains("does not run from an installed disk"), "{status:?}");
         let status = f.machine().rollback(proto::RollbackRequest {}).await.unwrap_err();
         assert_eq!(status.code(), Code::FailedPrecondition);
-        assert!(!crate::upgrade::is_staged(&f.node));
+        assert!(!crate::upgrade::is_staged(&f.node.meta));
     }
 
     /// The words of a stream, and its code.

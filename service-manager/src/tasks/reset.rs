@@ -137,11 +137,11 @@ pub fn resume_reset(node: Arc<Node>) -> TaskFuture {
         }
         let then = resume_user_disks(&node).await?;
         let worker = node.clone();
-        let with_upgrade = wipe::is_due(&node);
+        let with_upgrade = wipe::is_due(&node.runtime, &node.meta);
         let done = tokio::task::spawn_blocking(move || resume(&worker, with_upgrade)).await;
         if with_upgrade
             && matches!(done, Ok(Ok(_)))
-            && let Err(error) = wipe::done(&node).await
+            && let Err(error) = wipe::done(&node.meta).await
         {
             // It would be wiped again at the next start of this trial.
             return Err(TaskError(error.to_string()));

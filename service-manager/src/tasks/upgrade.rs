@@ -14,19 +14,19 @@ use crate::upgrade::{self, Failure};
 pub fn upgrade(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         let failed = |failure: Failure| TaskError(failure.to_string());
-        let request = upgrade::next_request(&node).await.map_err(failed)?;
+        let request = upgrade::next_request(&node.upgrades).await.map_err(failed)?;
         let work = async {
-            let prepared = upgrade::prepare(&node, &request.image, Patience::default()).await?;
+            let prepared = upgrade::prepare(&node.runtime, &request.image, Patience::default()).await?;
             if request.wipe_ephemeral {
                 leave_etcd(&node).await?;
             }
-            upgrade::install(&node, prepared, request.wipe_ephemeral, Box::new(|_: &str| {})).await
+            upgrade::install(&node.upgrades, prepared, request.wipe_ephemeral, Box::new(|_: &str| {})).await
         };
         work.await.map_err(|failure| {
             if let Some(kubernetes) = node.kubernetes.get() {
                 kubernetes.stay();
             }
-            upgrade::publish_failure(&node, &request.image, &failure);
+            upgrade::publish_failure(&node.runtime, &request.image, &failure);
             failed(failure)
         })
     })

@@ -15,10 +15,11 @@ use installer::{Error, Progress};
 use ondisk::manifest::Layer;
 use runtime::store::UpgradeStatus;
 
-use super::image::{Here, Prepared, blocking, here};
-use super::{Failure, booted, import, status, trial, wipe};
+use super::failure::{Failure, blocking};
+use super::handle::Upgrades;
+use super::image::{Here, Prepared, extra_arguments, here};
+use super::{booted, import, status, trial, wipe};
 use crate::flight_recorder;
-use crate::node::Node;
 use crate::order::Order;
 use crate::secure_boot;
 use crate::upgrade_record::{self, Record, State};
@@ -29,15 +30,15 @@ pub(crate) type Tell = Box<dyn Fn(&str) + Send>;
 /// Installs a system beside the running one and has the loader try it at the next start. `wipe_ephemeral`: that start
 /// wipes EPHEMERAL first.
 pub(crate) async fn install(
-    node: &Arc<Node>,
+    upgrades: &Arc<Upgrades>,
     prepared: Prepared,
     wipe_ephemeral: bool,
     tell: Tell,
 ) -> Result<(), Failure> {
-    let Some(_one_at_a_time) = node.upgrades.try_begin() else {
+    let Some(_one_at_a_time) = upgrades.try_begin() else {
         return Err(Failure::Refused("another upgrade or rollback is under way".into()));
     };
-    let mut teller = Teller::new(node, &prepared, tell);
+    let mut teller = Teller::new(upgrades, &prepared, tell);
     let Prepared { image, here } = prepared;
     teller.line(&format!("upgrade: version {} from {}", image.facts.version, image.name));
     let (disk, table) = (here.disk.path.clone(), here.disk.table.clone());
@@ -50,21 +51,21 @@ pub(crate) async fn install(
         blocking(next).await?
     };
     let record = Record {
-        from: node.runtime.boot.version.clone(),
+        from: upgrades.runtime.boot.version.clone(),
         to: image.facts.version.clone(),
         image: image.name.clone(),
         generation,
-        since: flight_recorder::boot_id(&node.runtime),
-        outside: trial::outside(node),
+        since: flight_recorder::boot_id(&upgrades.runtime),
+        outside: trial::outside(upgrades),
         ..Record::default()
     };
     let wiped = wipe_ephemeral.then_some(generation);
-    wipe::note(node, wiped).await.map_err(|error| Failure::Outside(error.to_string()))?;
-    keep(node, &record).await?;
-    let (arguments, own) = (extra_arguments(node), [booted::argument(generation)]);
+    wipe::note(&upgrades.meta, wiped).await.map_err(|error| Failure::Outside(error.to_string()))?;
+    upgrades.keep(&record).await?;
+    let (arguments, own) = (extra_arguments(&upgrades.runtime), [booted::argument(generation)]);
     let running = Running { slot: here.slot, entry: here.entry };
-    let (root, name) = (node.runtime.root.clone(), image.name.clone());
-    let worker = node.clone();
+    let (root, name) = (upgrades.runtime.root.clone(), image.name.clone());
+    let worker = upgrades.clone();
     let written = blocking(move || {
         let path = disk;
         let mut disk = Disk::open_shared(&path).map_err(Error::from)?;
@@ -90,53 +91,38 @@ pub(crate) async fn install(
         let reason = failure.to_string();
         let record = Record { state: State::Interrupted, reason, ..record };
         // The failure itself is told; a META that cannot be written is told beside it.
-        if let Err(error) = keep(node, &record).await {
-            node.runtime.journal.warn(&error.to_string());
+        if let Err(error) = upgrades.keep(&record).await {
+            upgrades.runtime.journal.warn(&error.to_string());
         }
         return Err(failure);
     }
-    status::publish(node, &status::of_record(&record));
+    status::publish(&upgrades.runtime, &status::of_record(&record));
     Ok(())
 }
 
 /// Has the loader start the other system from now on; returns its entry's name.
-pub(crate) async fn roll_back(node: &Arc<Node>) -> Result<String, Failure> {
-    let Some(_one_at_a_time) = node.upgrades.try_begin() else {
+pub(crate) async fn roll_back(upgrades: &Arc<Upgrades>) -> Result<String, Failure> {
+    let Some(_one_at_a_time) = upgrades.try_begin() else {
         return Err(Failure::Refused("another upgrade or rollback is under way".into()));
     };
-    let Here { disk, entry, .. } = here(node).await?;
+    let Here { disk, entry, .. } = here(&upgrades.runtime).await?;
     let next = blocking(move || {
         let mut device = Disk::open_shared(&disk.path).map_err(Error::from)?;
         Ok(Installed { disk: &mut device, table: disk.table }.roll_back(entry)?)
     })
     .await?;
-    if let Some(record) = read(node) {
+    if let Some(record) = upgrade_record::read(&upgrades.meta) {
         let record = Record { state: State::RolledBack, ..record };
-        keep(node, &record).await?;
-        status::publish(node, &status::of_record(&record));
+        upgrades.keep(&record).await?;
+        status::publish(&upgrades.runtime, &status::of_record(&record));
     }
-    node.runtime.journal.say(&format!("rollback: {next} starts from now on"));
+    upgrades.runtime.journal.say(&format!("rollback: {next} starts from now on"));
     Ok(next.to_string())
-}
-
-/// The record in META.
-pub(super) fn read(node: &Node) -> Option<Record> {
-    upgrade_record::read(&node.meta)
-}
-
-/// Keeps a record in META; durable when this returns.
-pub(super) async fn keep(node: &Node, record: &Record) -> Result<(), Failure> {
-    upgrade_record::keep(&node.meta, record).await.map_err(|error| Failure::Outside(error.to_string()))
-}
-
-/// Kernel arguments that the config adds, as the installation had them.
-pub(super) fn extra_arguments(node: &Node) -> Vec<String> {
-    node.runtime.config().map(|config| config.machine.install.extra_kernel_args.clone()).unwrap_or_default()
 }
 
 /// Tells how far it is: a line each tenth of a step.
 struct Teller {
-    node: Arc<Node>,
+    upgrades: Arc<Upgrades>,
     status: UpgradeStatus,
     tell: Tell,
     step: &'static str,
@@ -144,17 +130,20 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(node: &Arc<Node>, prepared: &Prepared, tell: Tell) -> Self {
-        let status = status::running(node, &prepared.image.name, &prepared.image.facts.version);
-        Self { node: node.clone(), status, tell, step: "", tenth: 0 }
+    fn new(upgrades: &Arc<Upgrades>, prepared: &Prepared, tell: Tell) -> Self {
+        let status = status::running(&upgrades.runtime, &prepared.image.name, &prepared.image.facts.version);
+        Self { upgrades: upgrades.clone(), status, tell, step: "", tenth: 0 }
     }
 
     fn line(&mut self, text: &str) {
-        self.node.runtime.journal.progress(text);
+        self.upgrades.runtime.journal.progress(text);
         self.status.stage = text.to_owned();
-        status::publish(&self.node, &self.status);
+        status::publish(&self.upgrades.runtime, &self.status);
         let event = TaskEvent { task: text.to_owned(), action: task_event::Action::Start.into() };
-        self.node.runtime.events.publish(&self.node.orders.actor_id(Order::Upgrade), &Payload::Task(event));
+        self.upgrades
+            .runtime
+            .events
+            .publish(&self.upgrades.orders.actor_id(Order::Upgrade), &Payload::Task(event));
         (self.tell)(text);
     }
 

@@ -15,9 +15,8 @@ use installer::esp::Esp;
 use ondisk::efi;
 use ondisk::gpt::Table;
 use ondisk::pe::Image;
+use runtime::Runtime;
 use runtime::store::{BOOTED_ENTRY, Fact, Spec};
-
-use crate::node::Node;
 
 /// The kernel parameter with the generation that a UKI was made for.
 const PARAMETER: &str = "billet.generation=";
@@ -47,12 +46,12 @@ pub(super) fn started_generation(root: &Path) -> Option<u32> {
 }
 
 /// Publishes what the loader says that it started; nothing where it says nothing.
-pub(super) fn publish(node: &Node) {
-    let Some(entry) = loaders_word(&node.runtime.root.join(EFI_VARIABLES)) else { return };
+pub(super) fn publish(runtime: &Runtime) {
+    let Some(entry) = loaders_word(&runtime.root.join(EFI_VARIABLES)) else { return };
     let fact = Fact::BootedEntry { booted_entry: entry.to_string() };
     let spec = Spec::Fact(Box::new(fact));
-    if let Err(error) = node.runtime.store.put(BOOTED_ENTRY.writer, &BOOTED_ENTRY, "bootedentry", spec) {
-        node.runtime.journal.warn(&error.to_string());
+    if let Err(error) = runtime.store.put(BOOTED_ENTRY.writer, &BOOTED_ENTRY, "bootedentry", spec) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 

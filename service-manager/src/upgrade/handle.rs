@@ -24,7 +24,7 @@ pub(crate) struct Request {
 }
 
 /// The node's upgrades.
-pub struct Upgrades {
+pub(crate) struct Upgrades {
     pub(super) runtime: Arc<Runtime>,
     pub(super) meta: Meta,
     pub(super) volumes: Arc<Volumes>,
@@ -54,7 +54,7 @@ pub(crate) struct Parts {
 }
 
 impl Upgrades {
-    /// Of a node that nobody asked for one.
+    /// Without a request.
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { runtime, meta, volumes, flight_recorder, orders, readiness, maintenance } = parts;
         Self {

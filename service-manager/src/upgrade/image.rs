@@ -25,12 +25,13 @@ use oci::installer::{Facts, Walk, own_layers};
 use oci::registry::{Client, Image, Patience, Reader, Settings};
 use ondisk::Architecture;
 use ondisk::manifest::{Layer, RootManifest};
+use runtime::Runtime;
 use tokio::runtime::Handle;
 
+use super::failure::{Failure, blocking};
 use super::signatures::Ruling;
-use super::{Failure, apply, booted, import, registries};
+use super::{booted, import, registries};
 use crate::controllers::variables;
-use crate::node::Node;
 use crate::secure_boot;
 use crate::system_disk::{self, SystemDisk};
 
@@ -147,57 +148,59 @@ impl Blobs {
 }
 
 /// Looks at everything that can be wrong with an upgrade to this image.
-pub(crate) async fn prepare(node: &Arc<Node>, name: &str, patience: Patience) -> Result<Prepared, Failure> {
+pub(crate) async fn prepare(
+    runtime: &Arc<Runtime>,
+    name: &str,
+    patience: Patience,
+) -> Result<Prepared, Failure> {
     // A wrong word is answered before a disk is looked at.
     let _: Reference = name.parse().map_err(Failure::from)?;
-    let here = here(node).await?;
+    let here = here(runtime).await?;
     if here.entry.trial.is_some() {
         let name = here.entry.to_string();
         return Err(Error::OnTrial { name }.into());
     }
-    let image = look_up(node, name, patience).await?;
+    let image = look_up(runtime, name, patience).await?;
     check_room(&here, &image.manifest)?;
-    let image = check_signed(node, image).await?;
+    let image = check_signed(runtime, image).await?;
     Ok(Prepared { image, here })
 }
 
 /// With Secure Boot what boots is read before anything is noted or written: whether it would start.
-async fn check_signed(node: &Arc<Node>, image: Found) -> Result<Found, Failure> {
-    if !secure_boot::is_on(&node.runtime.root) {
+async fn check_signed(runtime: &Arc<Runtime>, image: Found) -> Result<Found, Failure> {
+    if !secure_boot::is_on(&runtime.root) {
         return Ok(image);
     }
-    let node = node.clone();
-    node.runtime
-        .journal
-        .say(&format!("upgrade: reads what boots of {}: Secure Boot has to start it", image.name));
+    let runtime = runtime.clone();
+    runtime.journal.say(&format!("upgrade: reads what boots of {}: Secure Boot has to start it", image.name));
     blocking(move || {
         let (boot, _) = image.open()?;
         let system = System { manifest: image.manifest.clone(), boot };
-        let arguments = apply::extra_arguments(&node);
-        secure_boot::uki(&node.runtime, &image.name, &system, &arguments, &[]).map_err(Failure::Refused)?;
+        let arguments = extra_arguments(&runtime);
+        secure_boot::uki(&runtime, &image.name, &system, &arguments, &[]).map_err(Failure::Refused)?;
         Ok(image)
     })
     .await
 }
 
 /// Finds an image and reads what it says of itself.
-pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Result<Found, Failure> {
+pub(crate) async fn look_up(runtime: &Runtime, name: &str, patience: Patience) -> Result<Found, Failure> {
     let reference: Reference = name.parse().map_err(Failure::from)?;
-    let ruling = Ruling::of(node, &reference)?;
+    let ruling = Ruling::of(runtime, &reference)?;
     let (source, config) = if import::is_import(&reference) {
         ruling.check_import(&reference)?;
-        let root = node.runtime.root.clone();
+        let root = runtime.root.clone();
         let (archive, manifest, config) = blocking(move || import::open(&root, &reference)).await?;
         let own = own_layers(&config);
         (Blobs { layers: manifest.layers, own, place: Place::Archive(Arc::new(archive)) }, config)
     } else {
-        let (client, image) = resolve(node, reference, patience).await?;
+        let (client, image) = resolve(runtime, reference, patience).await?;
         ruling.check(&client, &image).await?;
         let place = Place::Registry(client, Handle::current());
         let own = own_layers(&image.config);
         (Blobs { layers: image.manifest.layers, own, place }, image.config)
     };
-    let facts = oci::installer::facts(name, &config, &node.runtime.boot.version)?;
+    let facts = oci::installer::facts(name, &config, &runtime.boot.version)?;
     let blobs = source.clone();
     let read = move || {
         let mut walk = blobs.walk();
@@ -218,48 +221,52 @@ pub(crate) async fn look_up(node: &Node, name: &str, patience: Patience) -> Resu
 }
 
 /// A client for an image that a user pulls, with all the time of a pull.
-pub(crate) fn registry_of(node: &Node, name: &str) -> Result<Client, Failure> {
+pub(crate) fn registry_of(runtime: &Runtime, name: &str) -> Result<Client, Failure> {
     let reference: Reference = name.parse().map_err(Failure::from)?;
-    client(node, reference, Patience::default())
+    client(runtime, reference, Patience::default())
 }
 
 /// By the config's registries and the node's proxies.
-fn client(node: &Node, reference: Reference, patience: Patience) -> Result<Client, Failure> {
-    let registries =
-        node.runtime.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
-    let settings = settings(node, &registries).map_err(Failure::Refused)?;
+fn client(runtime: &Runtime, reference: Reference, patience: Patience) -> Result<Client, Failure> {
+    let registries = runtime.config().map(|config| config.machine.registries.clone()).unwrap_or_default();
+    let settings = settings(runtime, &registries).map_err(Failure::Refused)?;
     Ok(Client::new(reference, settings, patience)?)
 }
 
 /// How what is no image is downloaded: the node's proxies and authorities, and nothing that is meant for registries.
-pub(crate) fn download_settings(node: &Node) -> Result<Settings, String> {
-    settings(node, &Registries::default())
+pub(crate) fn download_settings(runtime: &Runtime) -> Result<Settings, String> {
+    settings(runtime, &Registries::default())
 }
 
-fn settings(node: &Node, registries: &Registries) -> Result<Settings, String> {
+fn settings(runtime: &Runtime, registries: &Registries) -> Result<Settings, String> {
     registries::settings(
         registries,
-        &variables(&node.runtime.parameters, node.runtime.config().as_deref()),
-        node.runtime.path(registries::AUTHORITIES),
+        &variables(&runtime.parameters, runtime.config().as_deref()),
+        runtime.path(registries::AUTHORITIES),
     )
 }
 
 /// The documents of an image, by the config's registries.
 pub(crate) async fn resolve(
-    node: &Node,
+    runtime: &Runtime,
     reference: Reference,
     patience: Patience,
 ) -> Result<(Arc<Client>, Image), Failure> {
-    let client = Arc::new(client(node, reference, patience)?);
+    let client = Arc::new(client(runtime, reference, patience)?);
     let image = client.image(Architecture::OWN.name()).await?;
     Ok((client, image))
 }
 
+/// Kernel arguments that the config adds, as the installation had them.
+pub(super) fn extra_arguments(runtime: &Runtime) -> Vec<String> {
+    runtime.config().map(|config| config.machine.install.extra_kernel_args.clone()).unwrap_or_default()
+}
+
 /// Where this node runs from.
-pub(super) async fn here(node: &Arc<Node>) -> Result<Here, Failure> {
-    let node = node.clone();
+pub(super) async fn here(runtime: &Arc<Runtime>) -> Result<Here, Failure> {
+    let runtime = runtime.clone();
     blocking(move || {
-        let disk = system_disk::find(&node.runtime).map_err(Failure::Outside)?;
+        let disk = system_disk::find(&runtime).map_err(Failure::Outside)?;
         let none = || {
             Failure::Refused(
                 "this node does not run from an installed disk: install it first, then it can be upgraded"
@@ -268,9 +275,9 @@ pub(super) async fn here(node: &Arc<Node>) -> Result<Here, Failure> {
         };
         let disk = disk.ok_or_else(none)?;
         let slot = disk.slot.ok_or_else(none)?;
-        system_disk::refuse_twin(&node.runtime, &disk.path).map_err(Failure::Refused)?;
+        system_disk::refuse_twin(&runtime, &disk.path).map_err(Failure::Refused)?;
         let mut device = Disk::open_shared(&disk.path).map_err(Error::from)?;
-        let entry = booted::entry(&mut device, &disk.table, &node.runtime.root).map_err(Failure::Refused)?;
+        let entry = booted::entry(&mut device, &disk.table, &runtime.root).map_err(Failure::Refused)?;
         Ok(Here { disk, slot, entry })
     })
     .await
@@ -285,13 +292,6 @@ fn check_room(here: &Here, manifest: &RootManifest) -> Result<(), Failure> {
         return Err(Error::SlotTooSmall { needed_bytes, slot_bytes }.into());
     }
     Ok(())
-}
-
-/// Runs disk work off the async threads.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
-    runtime::request::blocking(work).await
 }
 
 /// What a stream says, with the registry's own error where there is one.

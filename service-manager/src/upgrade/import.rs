@@ -17,9 +17,8 @@ use oci::document::{Config, Manifest};
 use oci::{Reference, installer};
 use ondisk::Architecture;
 
-use super::Failure;
-use super::image::blocking;
-use crate::node::Node;
+use super::failure::{Failure, blocking};
+use super::handle::Upgrades;
 use runtime::beneath;
 
 /// Where imports lie.
@@ -34,7 +33,7 @@ const MOST_BYTES: u64 = 4 << 30;
 
 /// An image that is coming in. Dropped before its end, it is removed.
 pub(crate) struct Import {
-    node: Arc<Node>,
+    upgrades: Arc<Upgrades>,
     file: Option<File>,
     bytes: u64,
     _one_at_a_time: tokio::sync::OwnedMutexGuard<()>,
@@ -42,18 +41,18 @@ pub(crate) struct Import {
 
 impl Import {
     /// Makes room for one: an earlier import goes.
-    pub(crate) async fn begin(node: &Arc<Node>) -> Result<Self, Failure> {
-        let lock = node.upgrades.importing.clone();
+    pub(crate) async fn begin(upgrades: &Arc<Upgrades>) -> Result<Self, Failure> {
+        let lock = upgrades.importing.clone();
         let guard =
             lock.try_lock_owned().map_err(|_| Failure::Refused("another import is under way".into()))?;
-        let root = node.runtime.root.clone();
+        let root = upgrades.runtime.root.clone();
         let file = blocking(move || {
             let failed = |error: std::io::Error| Failure::Outside(format!("make room in {FOLDER}: {error}"));
             let (parent, name) = beneath::make_parent(&root, Path::new(FOLDER)).map_err(failed)?;
             parent.remove_all(&name).map_err(failed)?;
             folder(&root).and_then(|folder| folder.create_new(Path::new(PART), 0o600)).map_err(failed)
         });
-        Ok(Self { node: node.clone(), file: Some(file.await?), bytes: 0, _one_at_a_time: guard })
+        Ok(Self { upgrades: upgrades.clone(), file: Some(file.await?), bytes: 0, _one_at_a_time: guard })
     }
 
     /// Adds what came.
@@ -76,7 +75,8 @@ impl Import {
     /// Looks at what came; returns the name by which it is installed.
     pub(crate) async fn finish(mut self) -> Result<String, Failure> {
         let file = self.file.take();
-        let (root, running) = (self.node.runtime.root.clone(), self.node.runtime.boot.version.clone());
+        let (root, running) =
+            (self.upgrades.runtime.root.clone(), self.upgrades.runtime.boot.version.clone());
         let name = blocking(move || {
             let file = file.ok_or_else(|| Failure::Outside("import: it was not begun".into()))?;
             // What was written, whatever has its name by now.
@@ -90,7 +90,7 @@ impl Import {
             Ok(format!("{REGISTRY}/{REPOSITORY}:{}@sha256:{digest}", tag(&facts.version)))
         })
         .await?;
-        self.node.runtime.journal.say(&format!("imported {name}, {} bytes", self.bytes));
+        self.upgrades.runtime.journal.say(&format!("imported {name}, {} bytes", self.bytes));
         Ok(name)
     }
 }
@@ -98,7 +98,7 @@ impl Import {
 impl Drop for Import {
     fn drop(&mut self) {
         // There is none after a whole import; nothing can be done where removing fails, and the next import tries again.
-        let _ = folder(&self.node.runtime.root).and_then(|folder| folder.remove(Path::new(PART)));
+        let _ = folder(&self.upgrades.runtime.root).and_then(|folder| folder.remove(Path::new(PART)));
     }
 }
 
@@ -150,102 +150,4 @@ pub(super) fn forget(root: &Path, name: &str) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::fs;
-
-    use oci::archive::{self, Bytes, Content, NewImage};
-    use oci::installer::{Facts, labels};
-
-    use super::*;
-
-    /// An installer image that says it is of this version.
-    pub(crate) fn archive(version: &str) -> Vec<u8> {
-        with_labels(labels(&Facts { version: version.into(), minimum_from: "0.0.1".into() }))
-    }
-
-    fn with_labels(labels: std::collections::BTreeMap<String, String>) -> Vec<u8> {
-        let content = Content { path: "billet/root.json".into(), bytes: Bytes::Here(b"{}".to_vec()) };
-        let architecture = Architecture::OWN.name().to_owned();
-        let image = NewImage { architecture, tag: "1".into(), labels, layers: vec![vec![content]] };
-        let mut bytes = Vec::new();
-        archive::write(&mut bytes, &image).unwrap();
-        bytes
-    }
-
-    async fn import(node: &Arc<Node>, bytes: &[u8]) -> Result<String, Failure> {
-        let mut import = Import::begin(node).await?;
-        for chunk in bytes.chunks(1000) {
-            import.push(chunk.to_vec()).await?;
-        }
-        import.finish().await
-    }
-
-    #[tokio::test]
-    async fn an_archive_gets_a_name_and_goes_when_it_is_used() {
-        let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        let name = import(&node, &archive("0.2.0+x")).await.unwrap();
-        assert!(name.starts_with("imported.invalid/installer:0.2.0_x@sha256:"), "{name}");
-        let reference: Reference = name.parse().unwrap();
-        assert!(is_import(&reference));
-        let (_, _, config) = open(&node.runtime.root, &reference).unwrap();
-        assert!(config.config.labels.contains_key(installer::FORMAT_LABEL));
-        forget(&node.runtime.root, "r.example/i:1");
-        assert!(open(&node.runtime.root, &reference).is_ok());
-        forget(&node.runtime.root, &name);
-        let error = open(&node.runtime.root, &reference).err().unwrap().to_string();
-        assert!(error.contains("is not on this node any more"), "{error}");
-    }
-
-    /// Who may write below /var has another image, a link, or a folder elsewhere in the place of what was imported.
-    #[tokio::test]
-    async fn what_was_put_in_the_place_of_an_import_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        let name = import(&node, &archive("0.2.0")).await.unwrap();
-        let reference: Reference = name.parse().unwrap();
-        let kept = node.runtime.path(FOLDER).join(reference.digest.unwrap().to_string());
-        fs::write(&kept, archive("0.3.0")).unwrap();
-        let refused = |reference: &Reference| open(&node.runtime.root, reference).err().unwrap().to_string();
-        assert!(refused(&reference).contains("another image lies under its name"), "{}", refused(&reference));
-        fs::remove_file(&kept).unwrap();
-        let elsewhere = dir.path().join("elsewhere");
-        fs::create_dir(&elsewhere).unwrap();
-        fs::write(elsewhere.join("image"), archive("0.2.0")).unwrap();
-        std::os::unix::fs::symlink(elsewhere.join("image"), &kept).unwrap();
-        assert!(
-            refused(&reference).contains("is a symbolic link, which is not followed"),
-            "{}",
-            refused(&reference)
-        );
-        fs::remove_dir_all(node.runtime.path(FOLDER)).unwrap();
-        std::os::unix::fs::symlink(&elsewhere, node.runtime.path(FOLDER)).unwrap();
-        let name = import(&node, &archive("0.2.0")).await.unwrap();
-        assert!(
-            open(&node.runtime.root, &name.parse().unwrap()).is_ok(),
-            "the link is replaced by a folder of ours"
-        );
-        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
-        let parent = node.runtime.path("/var/lib/billet");
-        fs::remove_dir_all(&parent).unwrap();
-        std::os::unix::fs::symlink(&elsewhere, &parent).unwrap();
-        import(&node, &archive("0.2.0")).await.unwrap();
-        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
-    }
-
-    #[tokio::test]
-    async fn what_is_no_installer_image_leaves_nothing_behind() {
-        let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        let error = import(&node, &with_labels(Default::default())).await.unwrap_err();
-        assert!(error.to_string().contains("the imported archive is no installer image"), "{error}");
-        let error = import(&node, b"no archive").await.unwrap_err();
-        assert!(!error.to_string().is_empty());
-        let held = Import::begin(&node).await.unwrap();
-        let busy = Import::begin(&node).await.err().map(|error| error.to_string());
-        assert_eq!(busy.as_deref(), Some("another import is under way"));
-        drop(held);
-        let left = fs::read_dir(node.runtime.path(FOLDER)).unwrap().count();
-        assert_eq!(left, 0);
-    }
-}
+pub(crate) mod tests;

@@ -8,6 +8,8 @@
 
 mod apply;
 mod booted;
+mod failure;
+mod handle;
 mod image;
 pub(crate) mod import;
 mod registries;
@@ -17,16 +19,11 @@ pub(crate) mod status;
 pub(crate) mod trial;
 pub(crate) mod wipe;
 
-use runtime::errors::chain;
-use runtime::sequencer;
-use std::sync::{Mutex, PoisonError};
-
-use tonic::Status;
-
-use crate::node::Node;
-use crate::order::Order;
+use runtime::Runtime;
 
 pub(crate) use apply::{Tell, install, roll_back};
+pub(crate) use failure::Failure;
+pub(crate) use handle::{Parts, Request, Upgrades};
 #[cfg(test)]
 pub(crate) use image::tests as image_tests;
 pub(crate) use image::{CALL_PATIENCE, Found, Layers, download_settings, look_up, prepare, registry_of};
@@ -34,112 +31,14 @@ pub(crate) use staged::is_kept as is_staged;
 
 use signatures::Ruling;
 
-/// What a client asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Request {
-    /// The image's reference.
-    pub(crate) image: String,
-    /// Whether the new system wipes EPHEMERAL at its first start.
-    pub(crate) wipe_ephemeral: bool,
-}
-
-/// The node's upgrades.
-#[derive(Debug, Default)]
-pub struct Upgrades {
-    /// Handed from the call that asked to the sequence that does it.
-    request: Mutex<Option<Request>>,
-    /// Held by whoever changes the disk: one at a time.
-    busy: tokio::sync::Mutex<()>,
-    /// Held by an image that comes over the API.
-    importing: std::sync::Arc<tokio::sync::Mutex<()>>,
-}
-
-/// Why an upgrade or a rollback does not happen.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
-    /// The request itself is wrong.
-    #[error("{0}")]
-    Request(String),
-    /// This node, now, or this image on it.
-    #[error("{0}")]
-    Refused(String),
-    /// Something outside: the registry, the network, a disk.
-    #[error("{0}")]
-    Outside(String),
-}
-
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Request(text) => Self::invalid_argument(text),
-            Failure::Refused(text) => Self::failed_precondition(text),
-            Failure::Outside(text) => Self::unavailable(text),
-        }
-    }
-}
-
-impl From<oci::Error> for Failure {
-    fn from(error: oci::Error) -> Self {
-        use oci::Error as E;
-        let text = chain(&error);
-        match error {
-            E::Reference { .. } => Self::Request(text),
-            E::Architecture { .. }
-            | E::Setting { .. }
-            | E::Document { .. }
-            | E::NoTar { .. }
-            | E::Unsigned { .. } => Self::Refused(text),
-            E::Digest { .. }
-            | E::Length { .. }
-            | E::Fetch { .. }
-            | E::Deadline { .. }
-            | E::Archive { .. }
-            | E::ReadArchive { .. } => Self::Outside(text),
-        }
-    }
-}
-
-impl From<oci::installer::Refusal> for Failure {
-    fn from(refusal: oci::installer::Refusal) -> Self {
-        Self::Refused(refusal.to_string())
-    }
-}
-
-impl From<installer::Error> for Failure {
-    fn from(error: installer::Error) -> Self {
-        use installer::Error as E;
-        let text = chain(&error);
-        match error {
-            E::Device(_) | E::ReadDevice(_) | E::ReadLayer { .. } | E::BadUki { .. } => Self::Outside(text),
-            _ => Self::Refused(text),
-        }
-    }
-}
-
-impl Upgrades {
-    /// Leaves a request for the sequence.
-    pub(crate) fn ask(&self, request: Request) {
-        *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
-    }
-
-    /// Keeps others from changing the disk while the answer lives; `None` while somebody else does.
-    pub(crate) fn try_begin(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        self.busy.try_lock().ok()
-    }
-
-    fn take(&self) -> Option<Request> {
-        self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 /// Whether a registry has an installer image of ours under this name. Newer clients have the node pull an image before
 /// they have it installed.
-pub(crate) async fn is_installer_image(node: &Node, name: &str) -> bool {
+pub(crate) async fn is_installer_image(runtime: &Runtime, name: &str) -> bool {
     let Ok(reference) = name.parse() else { return false };
     if import::is_import(&reference) {
         return true;
     }
-    let resolved = image::resolve(node, reference, CALL_PATIENCE).await;
+    let resolved = image::resolve(runtime, reference, CALL_PATIENCE).await;
     resolved.is_ok_and(|(_, image)| image.config.config.labels.contains_key(oci::installer::FORMAT_LABEL))
 }
 
@@ -154,22 +53,22 @@ pub(crate) struct Verified {
 }
 
 /// The name under which an image may be pulled: with the digest that was signed, where a signature is needed.
-pub(crate) async fn admit(node: &Node, name: &str) -> Result<String, Failure> {
-    if !Ruling::of(node, &name.parse().map_err(Failure::from)?)?.wants_signature() {
+pub(crate) async fn admit(runtime: &Runtime, name: &str) -> Result<String, Failure> {
+    if !Ruling::of(runtime, &name.parse().map_err(Failure::from)?)?.wants_signature() {
         return Ok(name.to_owned());
     }
-    Ok(verify(node, name).await?.digested)
+    Ok(verify(runtime, name).await?.digested)
 }
 
 /// Applies `ImageVerificationConfig` to an image.
-pub(crate) async fn verify(node: &Node, name: &str) -> Result<Verified, Failure> {
+pub(crate) async fn verify(runtime: &Runtime, name: &str) -> Result<Verified, Failure> {
     let reference: oci::Reference = name.parse().map_err(Failure::from)?;
-    let ruling = Ruling::of(node, &reference)?;
+    let ruling = Ruling::of(runtime, &reference)?;
     let is_signed = ruling.wants_signature();
     if reference.digest.is_some() && !is_signed {
         return Ok(Verified { digested: reference.to_string(), is_signed, message: ruling.describe() });
     }
-    let (client, image) = image::resolve(node, reference.clone(), CALL_PATIENCE).await?;
+    let (client, image) = image::resolve(runtime, reference.clone(), CALL_PATIENCE).await?;
     ruling.check(&client, &image).await?;
     // What was signed may be an index: it stands for its images, and each node finds its own.
     let digest = if is_signed { image.named } else { image.digest };
@@ -178,33 +77,22 @@ pub(crate) async fn verify(node: &Node, name: &str) -> Result<Verified, Failure>
 }
 
 /// Keeps a request until the next start.
-pub(crate) async fn stage(node: &Node, request: &Request) -> Result<(), Failure> {
-    staged::keep(node, request).await.map_err(|error| Failure::Outside(error.to_string()))
+pub(crate) async fn stage(upgrades: &Upgrades, request: &Request) -> Result<(), Failure> {
+    staged::keep(&upgrades.meta, request).await.map_err(|error| Failure::Outside(error.to_string()))
 }
 
 /// The request that the sequence works on: that of a call, or the one that was staged.
-pub(crate) async fn next_request(node: &Node) -> Result<Request, Failure> {
-    if let Some(request) = node.upgrades.take() {
+pub(crate) async fn next_request(upgrades: &Upgrades) -> Result<Request, Failure> {
+    if let Some(request) = upgrades.take() {
         return Ok(request);
     }
-    let staged = staged::take(node).await.map_err(|error| Failure::Outside(error.to_string()))?;
+    let staged = staged::take(&upgrades.meta).await.map_err(|error| Failure::Outside(error.to_string()))?;
     // A machined that took over a sequence has no request of a call: it died with the one before.
     staged
         .ok_or_else(|| Failure::Refused("machined was restarted meanwhile: ask for the upgrade again".into()))
 }
 
 /// An upgrade that failed: told everywhere.
-pub(crate) fn publish_failure(node: &Node, image: &str, failure: &Failure) {
-    status::publish(node, &status::failed(node, image, &failure.to_string()));
-}
-
-/// The end of an upgrade that nobody waits for any more, as an event.
-fn publish_event(node: &Node, text: &str) {
-    sequencer::noop(
-        &node.runtime,
-        Order::Upgrade.name(),
-        "",
-        api::proto::common::Code::Fatal,
-        text.to_owned(),
-    );
+pub(crate) fn publish_failure(runtime: &Runtime, image: &str, failure: &Failure) {
+    status::publish(runtime, &status::failed(runtime, image, &failure.to_string()));
 }

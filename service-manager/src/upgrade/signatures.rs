@@ -11,9 +11,9 @@ use config::documents::{ImageVerificationConfig, VerificationRule};
 use oci::Reference;
 use oci::registry::{Client, Image};
 use oci::signature::{Action, Key, Policy, Rule};
+use runtime::Runtime;
 
-use super::Failure;
-use crate::node::Node;
+use super::failure::Failure;
 
 /// What the rules say of one image.
 #[derive(Debug)]
@@ -21,9 +21,8 @@ pub(super) struct Ruling(Option<Rule>);
 
 impl Ruling {
     /// The rule for an image, or why it may not be used whatever it holds.
-    pub(super) fn of(node: &Node, reference: &Reference) -> Result<Self, Failure> {
-        let documents =
-            node.runtime.document().map(|document| document.documents.clone()).unwrap_or_default();
+    pub(super) fn of(runtime: &Runtime, reference: &Reference) -> Result<Self, Failure> {
+        let documents = runtime.document().map(|document| document.documents.clone()).unwrap_or_default();
         let policy = policy(&documents).map_err(Failure::Refused)?;
         let Some(rule) = policy.rule_for(reference) else { return Ok(Self(None)) };
         let refusal = match &rule.action {

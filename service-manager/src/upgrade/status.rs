@@ -1,25 +1,27 @@
 //! What `get upgradestatus` shows: the upgrade under way, or what became of the last one.
 
+use runtime::Runtime;
+use runtime::sequencer;
 use runtime::store::{RuntimeSpec, Spec, UPGRADE_STATUS, UpgradeStatus};
 
-use crate::node::Node;
+use crate::order::Order;
 use crate::upgrade_record::Record;
 
 const ID: &str = "upgrade";
 
 /// Shows it.
-pub(crate) fn publish(node: &Node, status: &UpgradeStatus) {
+pub(crate) fn publish(runtime: &Runtime, status: &UpgradeStatus) {
     let spec = Spec::Runtime(RuntimeSpec::UpgradeStatus(Box::new(status.clone())));
-    if let Err(error) = node.runtime.store.put(UPGRADE_STATUS.writer, &UPGRADE_STATUS, ID, spec) {
-        node.runtime.journal.warn(&error.to_string());
+    if let Err(error) = runtime.store.put(UPGRADE_STATUS.writer, &UPGRADE_STATUS, ID, spec) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
 /// An upgrade that has begun.
-pub(super) fn running(node: &Node, image: &str, to: &str) -> UpgradeStatus {
+pub(super) fn running(runtime: &Runtime, image: &str, to: &str) -> UpgradeStatus {
     UpgradeStatus {
         state: "running",
-        from: node.runtime.boot.version.clone(),
+        from: runtime.boot.version.clone(),
         to: to.to_owned(),
         image: image.to_owned(),
         ..UpgradeStatus::default()
@@ -27,8 +29,8 @@ pub(super) fn running(node: &Node, image: &str, to: &str) -> UpgradeStatus {
 }
 
 /// One that ended before it changed what boots.
-pub(super) fn failed(node: &Node, image: &str, reason: &str) -> UpgradeStatus {
-    UpgradeStatus { state: "failed", reason: reason.to_owned(), ..running(node, image, "") }
+pub(super) fn failed(runtime: &Runtime, image: &str, reason: &str) -> UpgradeStatus {
+    UpgradeStatus { state: "failed", reason: reason.to_owned(), ..running(runtime, image, "") }
 }
 
 /// What META says of the last one.
@@ -43,4 +45,9 @@ pub(super) fn of_record(record: &Record) -> UpgradeStatus {
         boots: record.boots,
         last_lines: record.last_lines.clone(),
     }
+}
+
+/// The end of an upgrade that nobody waits for any more, as an event.
+pub(super) fn publish_event(runtime: &Runtime, text: &str) {
+    sequencer::noop(runtime, Order::Upgrade.name(), "", api::proto::common::Code::Fatal, text.to_owned());
 }

@@ -9,36 +9,36 @@
 //! Source: docs/decisions/0007-upgrades-keep-ephemeral.md; docs/formats/meta.md (tag 0x42490011).
 
 use installer::volumes::EPHEMERAL;
+use runtime::Runtime;
 
-use super::{apply, booted};
-use crate::meta::MetaError;
-use crate::node::Node;
-use crate::upgrade_record::State;
+use super::booted;
+use crate::meta::{Meta, MetaError};
+use crate::upgrade_record::{self, State};
 
 /// Its tag: beyond the one byte that clients can name.
 const TAG: u32 = 0x4249_0011;
 
 /// Has the system of this generation wipe EPHEMERAL at its first start; `None`: nobody does. Durable when this returns.
-pub(super) async fn note(node: &Node, generation: Option<u32>) -> Result<(), MetaError> {
+pub(super) async fn note(meta: &Meta, generation: Option<u32>) -> Result<(), MetaError> {
     match generation {
-        Some(generation) => node.meta.set(TAG, generation.to_string().as_bytes()).await,
-        None => remove(node).await,
+        Some(generation) => meta.set(TAG, generation.to_string().as_bytes()).await,
+        None => remove(meta).await,
     }
 }
 
 /// Whether the running system is the one, on trial, that is to wipe it.
-pub(crate) fn is_due(node: &Node) -> bool {
-    let noted = node.meta.get(TAG).and_then(|text| std::str::from_utf8(&text).ok()?.parse::<u32>().ok());
+pub(crate) fn is_due(runtime: &Runtime, meta: &Meta) -> bool {
+    let noted = meta.get(TAG).and_then(|text| std::str::from_utf8(&text).ok()?.parse::<u32>().ok());
     let Some(noted) = noted else { return false };
     // Once it is kept its data is in use: a note that was left over counts for nothing.
-    let on_trial =
-        apply::read(node).is_some_and(|record| record.state == State::Trial && record.generation == noted);
-    on_trial && booted::started_generation(&node.runtime.root) == Some(noted)
+    let on_trial = upgrade_record::read(meta)
+        .is_some_and(|record| record.state == State::Trial && record.generation == noted);
+    on_trial && booted::started_generation(&runtime.root) == Some(noted)
 }
 
 /// It is wiped.
-pub(crate) async fn done(node: &Node) -> Result<(), MetaError> {
-    remove(node).await
+pub(crate) async fn done(meta: &Meta) -> Result<(), MetaError> {
+    remove(meta).await
 }
 
 /// What is wiped.
@@ -46,9 +46,9 @@ pub(crate) fn partition() -> String {
     EPHEMERAL.to_owned()
 }
 
-async fn remove(node: &Node) -> Result<(), MetaError> {
-    match node.meta.get(TAG) {
-        Some(_) => node.meta.delete(TAG).await.map(drop),
+async fn remove(meta: &Meta) -> Result<(), MetaError> {
+    match meta.get(TAG) {
+        Some(_) => meta.delete(TAG).await.map(drop),
         None => Ok(()),
     }
 }
@@ -58,6 +58,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::node::Node;
     use crate::upgrade_record::Record;
 
     fn node(dir: &std::path::Path, command_line: &str) -> Arc<Node> {
@@ -73,23 +74,23 @@ mod tests {
         let new = node(&dir.path().join("new"), "quiet billet.generation=7");
         let old = node(&dir.path().join("old"), "quiet");
         for node in [&new, &old] {
-            let due = || is_due(node);
+            let due = || is_due(&node.runtime, &node.meta);
             assert!(!due(), "nothing was asked for");
-            note(node, Some(7)).await.unwrap();
+            note(&node.meta, Some(7)).await.unwrap();
             assert!(!due(), "the note alone");
             let mut record = Record { generation: 7, ..Record::default() };
-            apply::keep(node, &record).await.unwrap();
+            upgrade_record::keep(&node.meta, &record).await.unwrap();
             assert_eq!(due(), Arc::ptr_eq(node, &new), "the entry is there");
             record.generation = 8;
-            apply::keep(node, &record).await.unwrap();
+            upgrade_record::keep(&node.meta, &record).await.unwrap();
             assert!(!due(), "a later upgrade was begun");
             record.generation = 7;
             for state in [State::Kept, State::FellBack, State::Interrupted, State::RolledBack] {
-                apply::keep(node, &Record { state, ..record.clone() }).await.unwrap();
+                upgrade_record::keep(&node.meta, &Record { state, ..record.clone() }).await.unwrap();
                 assert!(!due(), "{}", state.word());
             }
-            apply::keep(node, &record).await.unwrap();
-            done(node).await.unwrap();
+            upgrade_record::keep(&node.meta, &record).await.unwrap();
+            done(&node.meta).await.unwrap();
             assert!(!due(), "once only");
         }
     }
@@ -99,9 +100,9 @@ mod tests {
     async fn under_secure_boot_the_loader_tells_who_wipes() {
         let dir = tempfile::tempdir().unwrap();
         let node = node(dir.path(), "quiet");
-        note(&node, Some(7)).await.unwrap();
-        apply::keep(&node, &Record { generation: 7, ..Record::default() }).await.unwrap();
-        assert!(!is_due(&node), "nobody says so");
+        note(&node.meta, Some(7)).await.unwrap();
+        upgrade_record::keep(&node.meta, &Record { generation: 7, ..Record::default() }).await.unwrap();
+        assert!(!is_due(&node.runtime, &node.meta), "nobody says so");
         let folder = dir.path().join("sys/firmware/efi/efivars");
         std::fs::create_dir_all(&folder).unwrap();
         for (word, due) in [("billet-000006.efi", false), ("billet-000007+2-1.efi", true)] {
@@ -109,7 +110,7 @@ mod tests {
             let value: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
             let path = folder.join(format!("LoaderEntrySelected-{}", ondisk::efi::LOADER));
             std::fs::write(path, ondisk::efi::variable_file(6, &value)).unwrap();
-            assert_eq!(is_due(&node), due, "{word}");
+            assert_eq!(is_due(&node.runtime, &node.meta), due, "{word}");
         }
     }
 
@@ -117,10 +118,10 @@ mod tests {
     async fn an_upgrade_that_keeps_takes_an_older_note_away() {
         let dir = tempfile::tempdir().unwrap();
         let node = node(dir.path(), "billet.generation=7");
-        note(&node, Some(7)).await.unwrap();
-        note(&node, None).await.unwrap();
+        note(&node.meta, Some(7)).await.unwrap();
+        note(&node.meta, None).await.unwrap();
         // The generation is used again when the first upgrade never got its entry.
-        apply::keep(&node, &Record { generation: 7, ..Record::default() }).await.unwrap();
-        assert!(!is_due(&node) && node.meta.get(TAG).is_none());
+        upgrade_record::keep(&node.meta, &Record { generation: 7, ..Record::default() }).await.unwrap();
+        assert!(!is_due(&node.runtime, &node.meta) && node.meta.get(TAG).is_none());
     }
 }

@@ -43,15 +43,15 @@ fn unsigned(version: &str) -> Contents {
 }
 
 /// A node whose config has this registry asked for images.
-pub(crate) fn node_of(dir: &std::path::Path, server: &Server) -> Arc<Node> {
-    let node = crate::server::tests_node(dir.to_owned());
+pub(crate) fn node_of(dir: &std::path::Path, server: &Server) -> Arc<Runtime> {
+    let runtime = Runtime::detached(dir.to_owned());
     let text = format!(
         "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  registries:\n    mirrors:\n      registry.invalid:\n        \
          endpoints: [\"http://{}\"]\n        skipFallback: true\n",
         server.address()
     );
-    node.runtime.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
-    node
+    runtime.config.send_replace(Some(Arc::new(config::parse(&text).unwrap_or_else(|e| panic!("{e}")))));
+    runtime
 }
 
 /// A registry with an image as [`NAME`], and the digests of its blobs by the file in each.
@@ -94,18 +94,18 @@ fn read_all(found: &Found) -> Result<(), String> {
 async fn a_registry_that_answers_otherwise_the_second_time_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let (server, blobs) = served(dir.path()).await;
-    let node = node_of(dir.path(), &server);
-    let found = look_up(&node, NAME, CALL_PATIENCE).await.unwrap();
+    let runtime = node_of(dir.path(), &server);
+    let found = look_up(&runtime, NAME, CALL_PATIENCE).await.unwrap();
     tokio::task::spawn_blocking(move || read_all(&found)).await.unwrap().unwrap();
     assert_eq!(blobs.len(), 10);
     for (file, digest) in &blobs {
-        let found = look_up(&node, NAME, CALL_PATIENCE).await.unwrap();
+        let found = look_up(&runtime, NAME, CALL_PATIENCE).await.unwrap();
         server.change_after(digest, 0, CONTENT);
         let error = tokio::task::spawn_blocking(move || read_all(&found)).await.unwrap().unwrap_err();
         assert!(error.contains(digest.as_str()) && error.contains("changed on the way"), "{file}: {error}");
         // What comes first decides the look-up already.
         let again =
-            look_up(&node, NAME, CALL_PATIENCE).await.map(drop).map_err(|failure| failure.to_string());
+            look_up(&runtime, NAME, CALL_PATIENCE).await.map(drop).map_err(|failure| failure.to_string());
         let refused = again.is_err_and(|error| error.contains(digest.as_str()));
         assert_eq!(refused, file == oci::installer::MANIFEST_PATH, "{file}");
         server.change_after(digest, usize::MAX, CONTENT);
@@ -117,8 +117,8 @@ async fn a_registry_that_answers_otherwise_the_second_time_is_refused_by_name() 
 async fn a_name_that_leads_elsewhere_the_second_time_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (server, _) = served(dir.path()).await;
-    let node = node_of(dir.path(), &server);
-    let found = look_up(&node, NAME, CALL_PATIENCE).await.unwrap();
+    let runtime = node_of(dir.path(), &server);
+    let found = look_up(&runtime, NAME, CALL_PATIENCE).await.unwrap();
     server.serve_document("billet/installer", "1", "x", b"{}");
     tokio::task::spawn_blocking(move || read_all(&found)).await.unwrap().unwrap();
     assert_eq!(server.asked().iter().filter(|path| path.contains("/manifests/")).count(), 1);
@@ -129,13 +129,13 @@ async fn a_name_that_leads_elsewhere_the_second_time_changes_nothing() {
 async fn what_is_judged_for_secure_boot_was_compared() {
     let dir = tempfile::tempdir().unwrap();
     let (server, blobs) = served(dir.path()).await;
-    let node = node_of(dir.path(), &server);
+    let runtime = node_of(dir.path(), &server);
     turn_secure_boot_on(dir.path());
     let kernel = blobs.iter().find(|(file, _)| file.ends_with(names::KERNEL)).unwrap();
-    let found = look_up(&node, NAME, CALL_PATIENCE).await.unwrap();
+    let found = look_up(&runtime, NAME, CALL_PATIENCE).await.unwrap();
     server.change_after(&kernel.1, 0, CONTENT);
     let refused =
-        check_signed(&node, found).await.err().map(|failure| failure.to_string()).unwrap_or_default();
+        check_signed(&runtime, found).await.err().map(|failure| failure.to_string()).unwrap_or_default();
     assert!(refused.contains(&kernel.1) && refused.contains("changed on the way"), "{refused}");
 }
 
@@ -154,10 +154,10 @@ async fn a_slow_registry_is_not_taken_for_a_wrong_image() {
     archive::write(&mut std::fs::File::create(&file).unwrap(), &unsigned("0.2.0").image()).unwrap();
     let server = Server::start(None, Behaviour::default()).await.unwrap();
     server.serve(&file, "billet/installer", "1").unwrap();
-    let node = node_of(dir.path(), &server);
+    let runtime = node_of(dir.path(), &server);
     turn_secure_boot_on(dir.path());
 
-    let found = look_up(&node, NAME, CALL_PATIENCE).await.unwrap();
+    let found = look_up(&runtime, NAME, CALL_PATIENCE).await.unwrap();
     tokio::time::pause();
     tokio::time::advance(CALL_PATIENCE.total + Duration::from_secs(1)).await;
     tokio::time::resume();
@@ -165,7 +165,7 @@ async fn a_slow_registry_is_not_taken_for_a_wrong_image() {
     let source = found.source.clone();
     let late = tokio::task::spawn_blocking(move || source.walk().manifest().map_err(broken)).await.unwrap();
     assert!(late.unwrap_err().to_string().contains("(deadline pull, 60 s)"));
-    let refused = check_signed(&node, found).await.err().map(|failure| failure.to_string());
+    let refused = check_signed(&runtime, found).await.err().map(|failure| failure.to_string());
     let refused = refused.unwrap_or_default();
     assert!(
         refused.contains(
