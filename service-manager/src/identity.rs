@@ -11,6 +11,7 @@
 //! read: the socket's peer credentials are checked.
 
 pub(crate) mod certificates;
+mod handle;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +21,13 @@ use config::{Config, Secret};
 use runtime::listeners::ListenError;
 use runtime::store::{API_CERTIFICATE, DHCP_LEASE, MEMBER, Spec, Store};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, watch};
+
+pub(crate) use handle::{Identity, Parts};
 
 use crate::locked::Maintenance;
 use crate::material::{self, ForwardMaterial, Material, TrustMaterial, reaches_others};
-use crate::node::Node;
 use crate::programs::Program;
-use crate::{configuration, members, trust_request};
+use crate::{configuration, container, members, trust_request};
 
 /// Without any lease for this long the API is declared ready on loopback alone.
 const FIRST_LEASE_DEADLINE: Duration = Duration::from_secs(15);
@@ -37,44 +38,9 @@ const ISSUE_RETRY: Duration = Duration::from_secs(10);
 /// Between attempts to take a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-type Slot = watch::Sender<Option<Arc<Material>>>;
-
-/// The material of both programs, once there is any.
-pub struct Materials {
-    apid: Slot,
-    trustd: Slot,
-    /// Told when others are wanted at once.
-    wanted: Notify,
-}
-
-impl Default for Materials {
-    fn default() -> Self {
-        Self { apid: watch::channel(None).0, trustd: watch::channel(None).0, wanted: Notify::new() }
-    }
-}
-
-impl Materials {
-    fn slot(&self, program: Program) -> &Slot {
-        match program {
-            Program::Apid => &self.apid,
-            Program::Trustd => &self.trustd,
-        }
-    }
-
-    /// What apid serves with, now and later.
-    pub(crate) fn of_apid(&self) -> watch::Receiver<Option<Arc<Material>>> {
-        self.apid.subscribe()
-    }
-
-    /// Has certificates be issued at once, whatever is left of the life of the present ones.
-    pub(crate) fn want_others(&self) {
-        self.wanted.notify_one();
-    }
-}
-
 /// Opens a program's socket and serves it.
-pub(crate) fn open(node: &Arc<Node>, program: Program) -> Result<(), ListenError> {
-    let socket = node.runtime.listeners.unix(program.name(), program.socket(), program.user())?;
+pub(crate) fn open(identity: &Arc<Identity>, program: Program) -> Result<(), ListenError> {
+    let socket = identity.runtime.listeners.unix(program.name(), program.socket(), program.user())?;
     let listen = |e| ListenError::Unix(program.socket().display().to_string(), e);
     socket.set_nonblocking(true).map_err(listen)?;
     let listener = UnixListener::from_std(socket).map_err(listen)?;
@@ -82,16 +48,16 @@ pub(crate) fn open(node: &Arc<Node>, program: Program) -> Result<(), ListenError
         Program::Apid => ("apid-material", "gives apid its certificate and what it trusts"),
         Program::Trustd => ("trustd-material", "gives trustd its certificate and what it trusts"),
     };
-    node.runtime.start_task(name, about, accept(node.clone(), program, listener));
+    identity.runtime.start_task(name, about, accept(identity.clone(), program, listener));
     Ok(())
 }
 
-async fn accept(node: Arc<Node>, program: Program, listener: UnixListener) {
+async fn accept(identity: Arc<Identity>, program: Program, listener: UnixListener) {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                node.runtime.journal.warn(&format!("accept on {}: {error}", program.socket().display()));
+                identity.runtime.journal.warn(&format!("accept on {}: {error}", program.socket().display()));
                 tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             }
@@ -99,26 +65,29 @@ async fn accept(node: Arc<Node>, program: Program, listener: UnixListener) {
         let user = stream.peer_cred().map(|peer| peer.uid());
         match user {
             Ok(user) if user == program.user() || user == 0 => {
-                tokio::spawn(send_all(node.clone(), program, stream));
+                tokio::spawn(send_all(identity.clone(), program, stream));
             }
-            Ok(user) => {
-                node.runtime.journal.warn(&format!("refused user {user} on the socket of {}", program.name()))
+            Ok(user) => identity
+                .runtime
+                .journal
+                .warn(&format!("refused user {user} on the socket of {}", program.name())),
+            Err(error) => {
+                identity.runtime.journal.warn(&format!("read the peer of {}: {error}", program.name()))
             }
-            Err(error) => node.runtime.journal.warn(&format!("read the peer of {}: {error}", program.name())),
         }
     }
 }
 
-async fn send_all(node: Arc<Node>, program: Program, mut stream: UnixStream) {
-    let mut news = node.materials.slot(program).subscribe();
+async fn send_all(identity: Arc<Identity>, program: Program, mut stream: UnixStream) {
+    let mut news = identity.slot(program).subscribe();
     loop {
         let material = news.borrow_and_update().clone();
         if let Some(material) = material {
             match tokio::time::timeout(ACKNOWLEDGE_DEADLINE, material::send(&mut stream, &material)).await {
                 Ok(Ok(())) if program == Program::Apid && material.maintenance != Maintenance::No => {
-                    configuration::maintenance::announce(&node, &material);
+                    configuration::maintenance::announce(&identity.runtime, &identity.volumes, &material);
                 }
-                Ok(Ok(())) if program == Program::Apid => note_serving(&node, &material),
+                Ok(Ok(())) if program == Program::Apid => note_serving(&identity, &material),
                 Ok(Ok(())) => {}
                 // The program is gone; its next process asks again.
                 Ok(Err(_)) => return,
@@ -128,7 +97,7 @@ async fn send_all(node: Arc<Node>, program: Program, mut stream: UnixStream) {
                         "{} does not serve after {seconds} s (deadline new certificate)",
                         program.name()
                     );
-                    return node.runtime.journal.warn(&text);
+                    return identity.runtime.journal.warn(&text);
                 }
             }
         }
@@ -138,56 +107,56 @@ async fn send_all(node: Arc<Node>, program: Program, mut stream: UnixStream) {
     }
 }
 
-fn note_serving(node: &Node, material: &Material) {
+fn note_serving(identity: &Identity, material: &Material) {
     let addressed = material.names.iter().any(|name| reaches_others(name));
-    node.readiness.send_modify(|readiness| {
+    identity.readiness.send_modify(|readiness| {
         readiness.serving = true;
         readiness.addressed |= addressed;
     });
-    announce(node);
+    announce(identity);
 }
 
 /// Says once that the API is ready, when it is.
-pub fn announce(node: &Node) {
-    let first = node.readiness.send_if_modified(|readiness| {
+fn announce(identity: &Identity) {
+    let first = identity.readiness.send_if_modified(|readiness| {
         let ready = readiness.serving && (readiness.addressed || readiness.gave_up);
         let first = ready && !readiness.announced;
         readiness.announced |= ready;
         first
     });
     if first {
-        node.runtime.journal.say(&format!("API ready on :{}", Program::Apid.port()));
+        identity.runtime.journal.say(&format!("API ready on :{}", Program::Apid.port()));
     }
 }
 
 /// Lets the API be ready without an address when no DHCP server answers. A container asks none: its runtime gave addresses.
-pub(crate) async fn give_up_without_lease(node: Arc<Node>) {
-    if node.is_container() {
+pub(crate) async fn give_up_without_lease(identity: Arc<Identity>) {
+    if container::is_one(&identity.runtime) {
         return;
     }
     tokio::time::sleep(FIRST_LEASE_DEADLINE).await;
-    if node.runtime.store.list(&DHCP_LEASE).is_empty() && !node.readiness.borrow().addressed {
+    if identity.runtime.store.list(&DHCP_LEASE).is_empty() && !identity.readiness.borrow().addressed {
         let seconds = FIRST_LEASE_DEADLINE.as_secs();
-        node.runtime.journal.warn(&format!(
+        identity.runtime.journal.warn(&format!(
             "networkd: no DHCP lease within {seconds} s (deadline first lease); still asking"
         ));
-        node.readiness.send_modify(|readiness| readiness.gave_up = true);
-        announce(&node);
+        identity.readiness.send_modify(|readiness| readiness.gave_up = true);
+        announce(&identity);
     }
 }
 
 /// Issues certificates: when the names change, when half of their life is over. Other control planes change what is refused, and
 /// no certificate.
-pub async fn issue(node: Arc<Node>) {
-    let mut changes = node.runtime.store.changes();
-    let mut readiness = node.readiness.subscribe();
-    let mut config = node.runtime.config.subscribe();
-    let mut maintenance = node.configuration.maintenance.subscribe();
+pub(crate) async fn issue(identity: Arc<Identity>) {
+    let mut changes = identity.runtime.store.changes();
+    let mut readiness = identity.readiness.subscribe();
+    let mut config = identity.runtime.config.subscribe();
+    let mut maintenance = identity.maintenance.clone();
     let mut said = String::new();
     loop {
         config.mark_unchanged();
         maintenance.mark_unchanged();
-        let wait = match try_issue(&node).await {
+        let wait = match try_issue(&identity).await {
             Ok(Some(remaining)) => {
                 said.clear();
                 remaining / 2
@@ -196,7 +165,7 @@ pub async fn issue(node: Arc<Node>) {
             Err(error) => {
                 // Once for each reason: it is tried again and again.
                 if said != error {
-                    node.runtime.journal.warn(&format!("issue the API's certificate: {error}"));
+                    identity.runtime.journal.warn(&format!("issue the API's certificate: {error}"));
                     said = error;
                 }
                 ISSUE_RETRY
@@ -205,7 +174,7 @@ pub async fn issue(node: Arc<Node>) {
         let names_changed = async {
             loop {
                 match changes.recv().await {
-                    Ok(change) if change.resource.metadata.kind == MEMBER.kind => reserve_anew(&node),
+                    Ok(change) if change.resource.metadata.kind == MEMBER.kind => reserve_anew(&identity),
                     Ok(change) if change.resource.metadata.kind != API_CERTIFICATE.kind => {}
                     _ => return,
                 }
@@ -216,7 +185,7 @@ pub async fn issue(node: Arc<Node>) {
             // Another authority, or the first one.
             _ = config.changed() => {}
             _ = maintenance.changed() => {}
-            () = node.materials.wanted.notified() => {}
+            () = identity.wanted.notified() => {}
             _ = readiness.wait_for(|readiness| readiness.gave_up), if !readiness.borrow().gave_up => {}
             () = sleep(wait) => {}
         }
@@ -228,53 +197,53 @@ async fn sleep(wait: Duration) {
 }
 
 /// Issues, or has trustd issue, if there is something to issue for. Says how long the certificate lasts.
-async fn try_issue(node: &Node) -> Result<Option<Duration>, String> {
-    let Some(resource) = node.runtime.store.get(&API_CERTIFICATE, "api") else { return Ok(None) };
+async fn try_issue(identity: &Identity) -> Result<Option<Duration>, String> {
+    let Some(resource) = identity.runtime.store.get(&API_CERTIFICATE, "api") else { return Ok(None) };
     let Spec::ApiCertificate(names) = &resource.spec else { return Ok(None) };
     // A certificate that nobody can use from outside would be made twice.
-    if !names.iter().any(|name| reaches_others(name)) && !node.readiness.borrow().gave_up {
+    if !names.iter().any(|name| reaches_others(name)) && !identity.readiness.borrow().gave_up {
         return Ok(None);
     }
-    let Some(config) = node.runtime.config() else {
-        issue_for_maintenance(node, names)?;
+    let Some(config) = identity.runtime.config() else {
+        issue_for_maintenance(identity, names)?;
         return Ok(None);
     };
     let material = match config.machine.ca.key() {
         Some(key) => make(&config, key, names)?,
-        None => trust_request::ask(&config, names, node.kubernetes.get()).await?,
+        None => trust_request::ask(&config, names, identity.kubernetes.get()).await?,
     };
-    let material = with_accepted(node, &config, material);
+    let material = with_accepted(identity, &config, material);
     let facts = CertificateFacts::from_pem("the API's certificate", &material.certificate);
     let remaining = facts.map_err(|e| e.to_string())?.remaining().unwrap_or(ISSUE_RETRY);
-    if let Some(trust) = trust_material(&config, &node.runtime.store) {
+    if let Some(trust) = trust_material(&config, &identity.runtime.store) {
         hand_out(
-            node,
+            identity,
             Program::Trustd,
             Material { trust: Some(trust), forwarding: None, ..material.clone() },
         );
     }
-    hand_out(node, Program::Apid, material);
+    hand_out(identity, Program::Apid, material);
     Ok(Some(remaining))
 }
 
 /// Gives a program what it serves with. Another authority means a new process: what the old one let in must go.
-fn hand_out(node: &Node, program: Program, material: Material) {
-    let slot = node.materials.slot(program);
+fn hand_out(identity: &Identity, program: Program, material: Material) {
+    let slot = identity.slot(program);
     let other = slot.borrow().as_ref().is_some_and(|old| old.authority != material.authority);
     if other {
         // Before the program sees it: one that ends by itself is started again only after a pause.
-        node.runtime.services.restart(program.name());
+        identity.runtime.services.restart(program.name());
     }
     slot.send_replace(Some(Arc::new(material)));
 }
 
 /// One certificate for the whole of maintenance: its fingerprint stands on the console.
-fn issue_for_maintenance(node: &Node, names: &[String]) -> Result<(), String> {
-    let kind = node.configuration.maintenance.borrow().clone();
+fn issue_for_maintenance(identity: &Identity, names: &[String]) -> Result<(), String> {
+    let kind = identity.maintenance.borrow().clone();
     if kind == Maintenance::No {
         return Ok(());
     }
-    let slot = node.materials.slot(Program::Apid);
+    let slot = identity.slot(Program::Apid);
     let before = slot.borrow().clone();
     let material = match before {
         Some(before) if before.maintenance == kind => return Ok(()),
@@ -318,14 +287,15 @@ fn make(config: &Config, key: &Secret, names: &[String]) -> Result<Material, Str
 
 /// Clients of the further CAs of the config are let in too. One that is no certificate would keep out everybody:
 /// it is left out, and said.
-fn with_accepted(node: &Node, config: &Config, mut material: Material) -> Material {
+fn with_accepted(identity: &Identity, config: &Config, mut material: Material) -> Material {
     for (index, accepted) in config.machine.accepted_cas.iter().enumerate() {
         let pem = accepted.crt.0.trim();
         match CertificateFacts::from_pem("a further CA", pem) {
             Ok(_) if material.authority.contains(pem) => {}
             Ok(_) => material.authority = format!("{}\n{pem}\n", material.authority.trim_end()),
             Err(error) => {
-                node.runtime
+                identity
+                    .runtime
                     .journal
                     .warn(&format!("machine.acceptedCAs[{index}]: {error}; its clients are not let in"));
             }
@@ -351,10 +321,10 @@ fn reserved(config: &Config, store: &Store) -> Vec<String> {
 }
 
 /// Has trustd refuse the names of the control planes that there are now. It goes on with its certificate and its key.
-fn reserve_anew(node: &Node) {
-    let Some(config) = node.runtime.config() else { return };
-    let reserved = reserved(&config, &node.runtime.store);
-    node.materials.trustd.send_if_modified(|slot| {
+fn reserve_anew(identity: &Identity) {
+    let Some(config) = identity.runtime.config() else { return };
+    let reserved = reserved(&config, &identity.runtime.store);
+    identity.trustd.send_if_modified(|slot| {
         let Some(material) = slot else { return false };
         let Some(trust) = material.trust.as_ref().filter(|trust| trust.reserved != reserved) else {
             return false;
@@ -374,7 +344,7 @@ mod tests {
     fn further_authorities_are_added_once_and_nonsense_is_left_out() {
         use base64::Engine;
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let identity = crate::server::tests_node(dir.path().to_owned()).identity.clone();
         let make = || Authority::generate("talos", Lifetime::from_now(LEAF_LIFETIME)).unwrap();
         let (own, further) = (make(), make());
         let encoded = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);
@@ -387,7 +357,7 @@ mod tests {
         let config = config::parse(&text).unwrap_or_else(|e| panic!("{e}"));
         let before =
             Material { authority: own.certificate().to_owned(), ..crate::material::tests::material() };
-        let after = with_accepted(&node, &config, before).authority;
+        let after = with_accepted(&identity, &config, before).authority;
         assert_eq!(after.matches("BEGIN CERTIFICATE").count(), 2, "{after}");
         assert!(after.contains(further.certificate().trim()));
         assert_eq!(first_certificate(&after), own.certificate().trim());
@@ -399,13 +369,14 @@ mod tests {
     async fn trustd_learns_of_other_control_planes_and_no_certificate_changes() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().to_owned());
+        let identity = node.identity.clone();
         let config = crate::server::tests_config(config::MachineType::ControlPlane);
-        node.runtime.config.send_replace(Some(Arc::new(config)));
-        let store = node.runtime.store.clone();
+        identity.runtime.config.send_replace(Some(Arc::new(config)));
+        let store = identity.runtime.store.clone();
         let own = Spec::ApiCertificate(vec!["10.0.0.1".to_owned(), "cp-1".to_owned()]);
         store.put(API_CERTIFICATE.writer, &API_CERTIFICATE, "api", own).unwrap();
-        let (mut of_apid, mut of_trustd) = (node.materials.of_apid(), node.materials.trustd.subscribe());
-        let issuing = tokio::spawn(issue(node.clone()));
+        let (mut of_apid, mut of_trustd) = (identity.of_apid(), identity.trustd.subscribe());
+        let issuing = tokio::spawn(issue(identity.clone()));
         let mut next = async |is_it: &dyn Fn(&Material) -> bool| {
             let found = of_trustd.wait_for(|material| material.as_deref().is_some_and(is_it));
             let found = tokio::time::timeout(Duration::from_secs(30), found).await.unwrap().unwrap();

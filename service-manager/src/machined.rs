@@ -43,12 +43,12 @@ pub async fn run() -> Result<(), String> {
     node.runtime.start_task(
         "api-certificate",
         "issues the node API's certificate",
-        identity::issue(node.clone()),
+        identity::issue(node.identity.clone()),
     );
     node.runtime.start_task(
         "certificates",
         "shows all certificates",
-        identity::certificates::follow(node.clone()),
+        identity::certificates::follow(node.identity.clone()),
     );
     let told = listen(&node);
     take_over(&node, &mut replay);
@@ -168,7 +168,7 @@ fn take_over(node: &Arc<Node>, replay: &mut Replay) {
         node.runtime.journal.warn("the kept machine config cannot be read any more");
     }
     if let Some(text) = replay.stored.get(Keep::RETURN).and_then(Keep::read) {
-        configuration::pending::resume(node, &text);
+        configuration::pending::resume(&node.configuration, &text);
     }
     let (sequence, phase, actor_id) = match &memory.sequence {
         Some(saved) => {

@@ -11,11 +11,12 @@ use runtime::Runtime;
 use runtime::sequencer::Sequencer;
 use tokio::sync::watch;
 
-use crate::configuration::Configuration;
+use crate::configuration::{self, Configuration};
 use crate::container;
 use crate::flight_recorder::FlightRecorder;
-use crate::identity::Materials;
+use crate::identity::{self, Identity};
 use crate::install::Installation;
+use crate::locked::Maintenance;
 use crate::meta::Meta;
 use crate::order::Orders;
 use crate::readiness::Readiness;
@@ -36,7 +37,7 @@ pub struct Node {
     /// How features have a sequence run.
     pub(crate) orders: Arc<Orders>,
     /// What apid and trustd serve with.
-    pub materials: Materials,
+    pub(crate) identity: Arc<Identity>,
     /// Counts block devices that came or went.
     pub devices: watch::Sender<u64>,
     /// Counts devices of the PCI bus that came, went, or got a driver.
@@ -47,10 +48,8 @@ pub struct Node {
     pub controllers: OnceLock<()>,
     /// The API socket, once it is open.
     pub api_socket: OnceLock<std::os::unix::net::UnixListener>,
-    /// Counts looks for the machine config that found none.
-    pub config_misses: watch::Sender<u64>,
     /// What is remembered about the config besides the config.
-    pub configuration: Configuration,
+    pub(crate) configuration: Arc<Configuration>,
     /// What keys of the TPM depend on.
     pub(crate) register: Arc<Register>,
     /// Values that outlive upgrades.
@@ -66,7 +65,7 @@ pub struct Node {
     /// Installing this node.
     pub(crate) install: Arc<Installation>,
     /// etcd and what follows from it; made when it is first asked for.
-    pub(crate) kubernetes: OnceLock<kubernetes_node::KubernetesNode>,
+    pub(crate) kubernetes: Arc<OnceLock<kubernetes_node::KubernetesNode>>,
     /// What the API answers about its readiness.
     pub readiness: watch::Sender<Readiness>,
 }
@@ -81,7 +80,8 @@ impl Node {
         let flight_recorder = FlightRecorder::default();
         let devices = watch::channel(0).0;
         let readiness = watch::channel(Readiness::default()).0;
-        let configuration = Configuration::default();
+        let maintenance = watch::channel(Maintenance::No).0;
+        let kubernetes = Arc::new(OnceLock::new());
         Arc::new_cyclic(|node| {
             let orders = Arc::new(Orders::of(node));
             let upgrades = Arc::new(Upgrades::new(upgrade::Parts {
@@ -91,36 +91,52 @@ impl Node {
                 flight_recorder: flight_recorder.clone(),
                 orders: orders.clone(),
                 readiness: readiness.subscribe(),
-                maintenance: configuration.maintenance.subscribe(),
+                maintenance: maintenance.subscribe(),
             }));
-            let install = Installation::new(
+            let install = Arc::new(Installation::new(
                 runtime.clone(),
                 volumes.clone(),
                 upgrades.clone(),
                 orders.clone(),
                 devices.clone(),
-            );
+            ));
+            let identity = Identity::new(identity::Parts {
+                runtime: runtime.clone(),
+                volumes: volumes.clone(),
+                readiness: readiness.clone(),
+                maintenance: maintenance.subscribe(),
+                kubernetes: kubernetes.clone(),
+            });
+            let configuration = Configuration::new(configuration::Parts {
+                runtime: runtime.clone(),
+                meta: meta.clone(),
+                register: register.clone(),
+                volumes: volumes.clone(),
+                install: install.clone(),
+                orders: orders.clone(),
+                readiness: readiness.subscribe(),
+                maintenance,
+            });
             Self {
                 runtime,
                 flight_recorder,
                 sequencer: Sequencer::default(),
                 orders,
-                materials: Materials::default(),
+                identity: Arc::new(identity),
                 devices,
                 buses: watch::channel(0).0,
                 udev: Arc::default(),
                 controllers: OnceLock::new(),
                 api_socket: OnceLock::new(),
-                config_misses: watch::channel(0).0,
-                configuration,
+                configuration: Arc::new(configuration),
                 register,
                 meta,
                 volumes,
                 upgrades,
-                install: Arc::new(install),
+                install,
                 reset,
                 drains: AtomicBool::default(),
-                kubernetes: OnceLock::new(),
+                kubernetes,
                 readiness,
             }
         })

@@ -122,7 +122,7 @@ static SERVICES: [Service; 11] = [
         about: "loopback, links, addresses, routes, DHCP",
         starts: Starts::Task("startNetworkd"),
         program: Program::Task(|node| {
-            let beside = identity::give_up_without_lease(node.clone());
+            let beside = identity::give_up_without_lease(node.identity.clone());
             Box::pin(network::run(node.runtime.clone(), node.volumes.states(), beside))
         }),
         ..TASK
@@ -141,7 +141,7 @@ static SERVICES: [Service; 11] = [
         }),
         health: Health::Port(Apid.port()),
         listen: Some(|node| {
-            identity::open(node, Apid)?;
+            identity::open(&node.identity, Apid)?;
             node.runtime.listeners.tcp("apid", Apid.port()).map(Some)
         }),
         ..TASK
@@ -216,7 +216,7 @@ static SERVICES: [Service; 11] = [
         }),
         health: Health::Port(Trustd.port()),
         listen: Some(|node| {
-            identity::open(node, Trustd)?;
+            identity::open(&node.identity, Trustd)?;
             node.runtime.listeners.tcp("trustd", Trustd.port()).map(Some)
         }),
         ..TASK

@@ -87,7 +87,7 @@ async fn coldplug_when_due(node: Arc<Node>) {
     let aliases = driverless_aliases(Path::new("/sys/bus"));
     load_for(&node, aliases.iter().map(String::as_str).filter(|alias| is_urgent(alias)));
     let mut readiness = node.readiness.subscribe();
-    let mut misses = node.config_misses.subscribe();
+    let mut misses = node.configuration.misses.subscribe();
     // Lets loadConfig look at once.
     node.devices.send_modify(|count| *count += 1);
     let due = async {

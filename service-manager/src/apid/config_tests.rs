@@ -19,7 +19,7 @@ const ADMIN: Option<&str> = Some("os:admin");
 
 async fn configured() -> Fixture {
     let f = one_node().await;
-    put_into_force(&f.node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+    put_into_force(&f.node.configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
     f
 }
 

@@ -19,13 +19,14 @@ use zeroize::Zeroizing;
 
 use super::change::{self, Change, diff};
 use super::files::{CONFIG, RETURNED};
-use super::pending::{self, Kind, Pending};
+use super::handle::Configuration;
+use super::pending;
 use super::plan::{self, Plan, Refusal, Situation};
 use super::refused::{self, Place};
+use super::waiting::{Kind, Pending};
 use super::{Wrong, judge, kept, publish, text_in_force, way_back};
-use crate::container::NOT_SUPPORTED;
+use crate::container::{self, NOT_SUPPORTED};
 use crate::install;
-use crate::node::Node;
 use crate::order::Order;
 use crate::register::Trust;
 use crate::volumes::{self, State};
@@ -104,100 +105,109 @@ impl Failure {
 
 /// Applies a config, or says what applying it would do. `Diagnostics` has a refused one until another is taken.
 pub(crate) async fn apply(
-    node: &Arc<Node>,
+    configuration: &Arc<Configuration>,
     request: &ApplyConfigurationRequest,
     confirm: Option<Duration>,
 ) -> Result<ApplyConfiguration, Failure> {
-    let done = attempt(node, request, confirm).await;
+    let done = attempt(configuration, request, confirm).await;
     if let Err(failure) = &done
         && failure.is_of_the_config()
         && !request.dry_run
     {
-        refused::note(node, Place::Call, &failure.to_string());
+        refused::note(&configuration.runtime, Place::Call, &failure.to_string());
     }
     done
 }
 
 async fn attempt(
-    node: &Arc<Node>,
+    configuration: &Arc<Configuration>,
     request: &ApplyConfigurationRequest,
     confirm: Option<Duration>,
 ) -> Result<ApplyConfiguration, Failure> {
     let text =
         std::str::from_utf8(&request.data).map_err(|_| Wrong::Parse("it is not UTF-8 text".to_owned()))?;
     let text = Zeroizing::new(text.to_owned());
-    if let Some(why) = node.configuration.maintenance.borrow().lock() {
+    if let Some(why) = configuration.maintenance.borrow().lock() {
         return Err(Failure::Closed(crate::locked::refusal(
             "/machine.MachineService/ApplyConfiguration",
             why,
         )));
     }
-    let super::Judged { mut warnings, config, documents, out_of_reach } = judge(node, &text)?;
+    let super::Judged { mut warnings, config, documents, out_of_reach } =
+        judge(&configuration.runtime, &text)?;
     if let Some(fault) = out_of_reach {
         // A node that has such a config already can have everything else of it changed.
         let is_error = fault.severity == config::Severity::Error;
-        if is_error && !node.runtime.config().is_some_and(|config| config::lacks_authority(&config)) {
+        if is_error && !configuration.runtime.config().is_some_and(|config| config::lacks_authority(&config))
+        {
             return Err(Wrong::Validate(fault.to_string()).into());
         }
         warnings.push(super::bare(&fault));
     }
-    let _busy = node.configuration.busy.try_lock().map_err(|_| Failure::Busy)?;
-    if node.configuration.rebooting.load(Ordering::SeqCst) {
+    let _busy = configuration.busy.try_lock().map_err(|_| Failure::Busy)?;
+    if configuration.rebooting.load(Ordering::SeqCst) {
         return Err(Failure::Rebooting);
     }
-    is_made_from_the_newest(node, request)?;
-    let taken_back = kept::taken_back(node, &text);
+    is_made_from_the_newest(configuration, request)?;
+    let taken_back = kept::taken_back(configuration, &text);
     if !taken_back.is_empty() && plan::requested(request) != Mode::Try {
         let fields = taken_back.join(", ");
         warnings.push(format!("a configuration waited for the restart; this one takes back of it: {fields}"));
     }
-    if plan::requested(request) == Mode::Try && waits_for_confirmation(node) {
+    if plan::requested(request) == Mode::Try && waits_for_confirmation(configuration) {
         return Err(Failure::Unconfirmed);
     }
-    let now = situation(node, &text)?;
+    let now = situation(configuration, &text)?;
     let plan = plan::decide(request, confirm.is_some(), &now)?;
     let config = Arc::new(config);
     let asked = volumes::Asked {
         config: config.clone(),
         documents,
         staged: matches!(plan, Plan::Staged),
-        way_back: way_back(node),
+        way_back: way_back(configuration),
     };
-    warnings.extend(volumes::check_change(&node.volumes, asked).await?);
+    warnings.extend(volumes::check_change(&configuration.volumes, asked).await?);
     if matches!(plan, Plan::Reboot) {
-        if node.is_container() {
+        if container::is_one(&configuration.runtime) {
             return Err(Failure::InContainer);
         }
-        node.orders.may_start(Order::ApplyConfiguration)?;
+        configuration.orders.may_start(Order::ApplyConfiguration)?;
     }
     let mut mode_details = if request.dry_run { plan.dry_run(&now) } else { plan.details() };
     // The first config of this machine: it is refused while whoever gives it can still give another.
     if now.change.is_none()
-        && let Some(text) = install::preview(&node.install, &config, request.dry_run).await?
+        && let Some(text) = install::preview(&configuration.install, &config, request.dry_run).await?
     {
         mode_details.push_str(&format!("\n{text}"));
     }
     if !request.dry_run {
         if now.change.is_none() {
             // Nobody has a certificate of this node yet.
-            node.register
+            configuration
+                .register
                 .admit_soon(Trust::Outside, change::is_for_keeps(&text))
                 .await
                 .map_err(Failure::Keep)?;
-            if let Err(error) = volumes::provision_system_disk(&node.volumes, Some(config.clone())).await {
-                node.runtime
+            if let Err(error) =
+                volumes::provision_system_disk(&configuration.volumes, Some(config.clone())).await
+            {
+                configuration
+                    .runtime
                     .journal
                     .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
             }
         }
-        carry_out(node, plan, &now, Applied { text, config }, confirm)?;
+        carry_out(configuration, plan, &now, Applied { text, config }, confirm)?;
     }
     Ok(ApplyConfiguration { metadata: None, warnings, mode: plan.mode().into(), mode_details })
 }
 
 /// Of two changes that were made from one config, the second would take the first back. A client that says what it read is
 /// told.
-fn is_made_from_the_newest(node: &Node, request: &ApplyConfigurationRequest) -> Result<(), Failure> {
+fn is_made_from_the_newest(
+    configuration: &Configuration,
+    request: &ApplyConfigurationRequest,
+) -> Result<(), Failure> {
     let read = &request.base_version;
     if read.is_empty() {
         return Ok(());
@@ -207,10 +217,10 @@ fn is_made_from_the_newest(node: &Node, request: &ApplyConfigurationRequest) -> 
         let metadata = &resource.metadata;
         metadata.version.to_string() == *read && request.base_updated == Some(clock::proto(metadata.updated))
     };
-    let store = &node.runtime.store;
+    let store = &configuration.runtime.store;
     let in_force = store.get(&super::MACHINE_CONFIG, IN_FORCE);
     // What is tried is gone before the restart.
-    let waiting = kept::waiting(node).filter(|_| plan::requested(request) != Mode::Try);
+    let waiting = kept::waiting(configuration).filter(|_| plan::requested(request) != Mode::Try);
     let newest = match waiting {
         Some(waiting) if in_force.as_ref().is_some_and(is_it) && !is_it(&waiting) => {
             return Err(Failure::Waiting);
@@ -225,13 +235,13 @@ fn is_made_from_the_newest(node: &Node, request: &ApplyConfigurationRequest) -> 
     Err(Failure::Outdated { read: read.clone(), now: newest.map_or(0, |newest| newest.metadata.version) })
 }
 
-fn waits_for_confirmation(node: &Node) -> bool {
-    node.configuration.pending().is_some_and(|pending| pending.kind == Kind::Confirm)
+fn waits_for_confirmation(configuration: &Configuration) -> bool {
+    configuration.pending().is_some_and(|pending| pending.kind == Kind::Confirm)
 }
 
-fn situation(node: &Node, new: &str) -> Result<Situation, Failure> {
-    let has_state = node.volumes.state().is_some();
-    let Some(old) = text_in_force(node) else {
+fn situation(configuration: &Configuration, new: &str) -> Result<Situation, Failure> {
+    let has_state = configuration.volumes.state().is_some();
+    let Some(old) = text_in_force(&configuration.runtime) else {
         return Ok(Situation { change: None, diff: diff("", new), has_state });
     };
     let change = Change::between(&old, new).map_err(Wrong::Parse)?;
@@ -245,7 +255,7 @@ struct Applied {
 }
 
 fn carry_out(
-    node: &Arc<Node>,
+    configuration: &Arc<Configuration>,
     plan: Plan,
     now: &Situation,
     Applied { text, config }: Applied,
@@ -253,30 +263,30 @@ fn carry_out(
 ) -> Result<(), Failure> {
     // Files, clocks and the config in force change together.
     let _outside = request::outside();
-    let old = text_in_force(node);
+    let old = text_in_force(&configuration.runtime);
     let back = back(plan, old, confirm);
     if !matches!(plan, Plan::Try(_))
-        && let Some(state) = node.volumes.state()
+        && let Some(state) = configuration.volumes.state()
     {
         // Should the power go in between, what META says is tried first, and one key of it is the old config's.
-        volumes::keep_record(&node.volumes, &config).map_err(Failure::Keep)?;
+        volumes::keep_record(&configuration.volumes, &config).map_err(Failure::Keep)?;
         save(&state, &text, back.as_ref()).map_err(Failure::Keep)?;
-        super::remember(node);
-        super::show_kept(node);
+        super::remember(configuration);
+        super::show_kept(configuration);
     }
     // A change by someone who reached the node ends every earlier clock; one that waits for a restart is started by it.
-    let first = pending::disarm(node);
+    let first = pending::disarm(configuration);
     let fields = now.change.iter().flat_map(Change::paths).collect::<Vec<_>>().join(", ");
-    node.runtime.journal.say(&format!("{}: {}", plan.details(), what(now, &fields)));
+    configuration.runtime.journal.say(&format!("{}: {}", plan.details(), what(now, &fields)));
     match plan {
         Plan::Live | Plan::Try(_) => {
             let back = back.map(|back| with_first_way_back(back, first));
-            take_effect(node, text, back)?;
+            take_effect(configuration, text, back)?;
         }
         Plan::Reboot => {
-            node.configuration.rebooting.store(true, Ordering::SeqCst);
+            configuration.rebooting.store(true, Ordering::SeqCst);
             let how = Start { actor_id: events::actor_id(), ..Start::default() };
-            node.orders.start(Order::ApplyConfiguration, how)?;
+            configuration.orders.start(Order::ApplyConfiguration, how)?;
         }
         Plan::Staged => {}
     }
@@ -327,30 +337,34 @@ fn save(state: &State, text: &str, back: Option<&Pending>) -> Result<(), String>
 
 /// Publishes a config before the answer, since the next patch starts from what it reads; puts it into force once the
 /// answer has left.
-fn take_effect(node: &Arc<Node>, text: Zeroizing<String>, back: Option<Pending>) -> Result<(), Failure> {
-    publish(node, text)?;
+fn take_effect(
+    configuration: &Arc<Configuration>,
+    text: Zeroizing<String>,
+    back: Option<Pending>,
+) -> Result<(), Failure> {
+    publish(configuration, text)?;
     if let Some(back) = back {
-        pending::arm(node, back);
+        pending::arm(configuration, back);
     }
-    let node = node.clone();
+    let configuration = configuration.clone();
     tokio::spawn(async move {
         tokio::time::sleep(ANSWER_LEAVES).await;
-        super::take_effect(&node);
+        super::take_effect(&configuration);
     });
     Ok(())
 }
 
 /// Makes an unconfirmed config the confirmed one.
-pub(crate) async fn confirm(node: &Arc<Node>) -> Result<(), Failure> {
-    let _busy = node.configuration.busy.lock().await;
-    if !waits_for_confirmation(node) {
+pub(crate) async fn confirm(configuration: &Arc<Configuration>) -> Result<(), Failure> {
+    let _busy = configuration.busy.lock().await;
+    if !waits_for_confirmation(configuration) {
         return Err(Failure::NothingPending);
     }
-    if let Some(state) = node.volumes.state() {
+    if let Some(state) = configuration.volumes.state() {
         pending::clear(&state).map_err(Failure::Keep)?;
     }
-    drop(pending::disarm(node));
-    node.runtime.journal.say("the configuration was confirmed");
+    drop(pending::disarm(configuration));
+    configuration.runtime.journal.say("the configuration was confirmed");
     Ok(())
 }
 
@@ -365,18 +379,18 @@ mod tests {
         cluster: {controlPlane: {endpoint: 'https://10.0.0.1:6443'}}\n\
         machine:\n  type: worker\n  token: a.b\n  install: {disk: /dev/vda}\n  sysctls:\n    vm.start: '1'\n";
 
-    async fn add(node: &Arc<Node>, name: &str) {
-        let base = text_in_force(node).unwrap();
+    async fn add(configuration: &Arc<Configuration>, name: &str) {
+        let base = text_in_force(&configuration.runtime).unwrap();
         let data = format!("{}    vm.{name}: '1'\n", base.as_str()).into_bytes();
         let request = ApplyConfigurationRequest { data, mode: Mode::NoReboot.into(), ..Default::default() };
-        apply(node, &request, None).await.unwrap();
+        apply(configuration, &request, None).await.unwrap();
     }
 
     /// After an upgrade, too: what is on STATE comes into force, with a warning.
     #[tokio::test]
     async fn a_worker_without_a_ca_is_refused_as_a_new_config_and_kept_as_an_old_one() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let configuration = crate::server::tests_node(dir.path().to_owned()).configuration.clone();
         let request = |dry_run| ApplyConfigurationRequest {
             data: CONFIG.as_bytes().to_vec(),
             mode: Mode::NoReboot.into(),
@@ -384,13 +398,13 @@ mod tests {
             ..Default::default()
         };
         for dry_run in [true, false] {
-            let error = apply(&node, &request(dry_run), None).await.unwrap_err().to_string();
+            let error = apply(&configuration, &request(dry_run), None).await.unwrap_err().to_string();
             assert!(error.contains("machine.ca: a worker needs the certificate of the API's CA"), "{error}");
         }
-        assert!(node.runtime.config().is_none());
-        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
-        assert!(node.runtime.config().is_some());
-        let answer = apply(&node, &request(true), None).await.unwrap();
+        assert!(configuration.runtime.config().is_none());
+        put_into_force(&configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        assert!(configuration.runtime.config().is_some());
+        let answer = apply(&configuration, &request(true), None).await.unwrap();
         assert!(answer.warnings.iter().any(|warning| warning.contains("machine.ca: a worker needs")));
         assert!(answer.warnings.iter().all(|warning| !warning.contains("warning:")), "{:?}", answer.warnings);
     }
@@ -399,10 +413,15 @@ mod tests {
     #[tokio::test]
     async fn two_changes_of_one_base_do_not_both_win() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
-        let metadata =
-            node.runtime.store.get(&super::super::MACHINE_CONFIG, "v1alpha1").unwrap().metadata.clone();
+        let configuration = crate::server::tests_node(dir.path().to_owned()).configuration.clone();
+        put_into_force(&configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        let metadata = configuration
+            .runtime
+            .store
+            .get(&super::super::MACHINE_CONFIG, "v1alpha1")
+            .unwrap()
+            .metadata
+            .clone();
         let change = |name: &str, base_version: &str| ApplyConfigurationRequest {
             data: format!("{CONFIG}    vm.{name}: '1'\n").into_bytes(),
             mode: Mode::NoReboot.into(),
@@ -411,31 +430,34 @@ mod tests {
             ..Default::default()
         };
         let base = metadata.version.to_string();
-        apply(&node, &change("first", &base), None).await.unwrap();
-        let second = apply(&node, &change("second", &base), None).await.unwrap_err();
+        apply(&configuration, &change("first", &base), None).await.unwrap();
+        let second = apply(&configuration, &change("second", &base), None).await.unwrap_err();
         assert!(
             matches!(&second, Failure::Outdated { read, now } if *read == base && *now == metadata.version + 1)
         );
-        assert!(text_in_force(&node).unwrap().contains("vm.first:"));
+        assert!(text_in_force(&configuration.runtime).unwrap().contains("vm.first:"));
         // The same version of another start of machined.
         let now = (metadata.version + 1).to_string();
-        assert!(matches!(apply(&node, &change("third", &now), None).await, Err(Failure::Outdated { .. })));
+        assert!(matches!(
+            apply(&configuration, &change("third", &now), None).await,
+            Err(Failure::Outdated { .. })
+        ));
         // A client that says nothing replaces what is there, as ever.
-        apply(&node, &change("last", ""), None).await.unwrap();
-        assert!(text_in_force(&node).unwrap().contains("vm.last:"));
+        apply(&configuration, &change("last", ""), None).await.unwrap();
+        assert!(text_in_force(&configuration.runtime).unwrap().contains("vm.last:"));
     }
 
     /// `patch --mode staged -p A; patch --mode staged -p B`, and a live one behind them.
     #[tokio::test]
     async fn what_waits_for_the_restart_is_lost_by_no_later_change() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
+        let configuration = crate::server::tests_node(dir.path().to_owned()).configuration.clone();
         let state = dir.path().join("state");
         std::fs::create_dir(&state).unwrap();
-        node.volumes.set_state(State::at(&state));
+        configuration.volumes.set_state(State::at(&state));
         std::fs::write(state.join("config.yaml"), CONFIG).unwrap();
-        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
-        let get = |id: &str| node.runtime.store.get(&super::super::MACHINE_CONFIG, id).unwrap();
+        put_into_force(&configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        let get = |id: &str| configuration.runtime.store.get(&super::super::MACHINE_CONFIG, id).unwrap();
         let text = |id: &str| match &get(id).spec {
             runtime::store::Spec::MachineConfig(document) => document.text.to_string(),
             _ => unreachable!(),
@@ -452,23 +474,24 @@ mod tests {
             }
         };
         // Nothing waits: what is in force is what the next start takes.
-        apply(&node, &change(Some(IN_FORCE), "a", Mode::Staged), None).await.unwrap();
+        apply(&configuration, &change(Some(IN_FORCE), "a", Mode::Staged), None).await.unwrap();
         assert!(text(PERSISTENT).contains("vm.a:") && !text(IN_FORCE).contains("vm.a:"));
-        let error = apply(&node, &change(Some(IN_FORCE), "b", Mode::Staged), None).await.unwrap_err();
+        let error =
+            apply(&configuration, &change(Some(IN_FORCE), "b", Mode::Staged), None).await.unwrap_err();
         assert!(matches!(error, Failure::Waiting), "{error}");
-        apply(&node, &change(Some(PERSISTENT), "b", Mode::Staged), None).await.unwrap();
+        apply(&configuration, &change(Some(PERSISTENT), "b", Mode::Staged), None).await.unwrap();
         assert!(text(PERSISTENT).contains("vm.a:") && text(PERSISTENT).contains("vm.b:"));
         // A try takes nothing of it along, and leaves it.
-        apply(&node, &change(Some(IN_FORCE), "t", Mode::Try), None).await.unwrap();
+        apply(&configuration, &change(Some(IN_FORCE), "t", Mode::Try), None).await.unwrap();
         assert!(text(PERSISTENT).contains("vm.b:") && text(IN_FORCE).contains("vm.t:"));
         assert!(!text(IN_FORCE).contains("vm.b:"));
         // Live: all of it is in force.
-        apply(&node, &change(Some(PERSISTENT), "c", Mode::NoReboot), None).await.unwrap();
+        apply(&configuration, &change(Some(PERSISTENT), "c", Mode::NoReboot), None).await.unwrap();
         assert_eq!(text(IN_FORCE), text(PERSISTENT));
         assert!(["a", "b", "c"].iter().all(|name| text(IN_FORCE).contains(&format!("vm.{name}:"))));
         // A client that does not say what it read is told.
-        apply(&node, &change(Some(PERSISTENT), "d", Mode::Staged), None).await.unwrap();
-        let answer = apply(&node, &change(None, "e", Mode::NoReboot), None).await.unwrap();
+        apply(&configuration, &change(Some(PERSISTENT), "d", Mode::Staged), None).await.unwrap();
+        let answer = apply(&configuration, &change(None, "e", Mode::NoReboot), None).await.unwrap();
         let warning = answer.warnings.iter().find(|warning| warning.contains("waited for the restart"));
         assert!(
             warning.is_some_and(|warning| warning.ends_with("machine.sysctls.vm.d")),
@@ -480,21 +503,22 @@ mod tests {
     #[tokio::test]
     async fn a_refused_config_is_among_the_diagnostics_until_one_is_taken() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        let configuration = crate::server::tests_node(dir.path().to_owned()).configuration.clone();
+        put_into_force(&configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
         let bad = |dry_run| ApplyConfigurationRequest {
             data: CONFIG.replace("type: worker", "type: woker").into_bytes(),
             mode: Mode::NoReboot.into(),
             dry_run,
             ..Default::default()
         };
-        let refusal =
-            || node.runtime.store.get(&CONFIG_REFUSAL, "call").map(|found| found.spec.yaml().unwrap());
-        apply(&node, &bad(true), None).await.unwrap_err();
+        let refusal = || {
+            configuration.runtime.store.get(&CONFIG_REFUSAL, "call").map(|found| found.spec.yaml().unwrap())
+        };
+        apply(&configuration, &bad(true), None).await.unwrap_err();
         assert_eq!(refusal(), None, "whoever only asks leaves nothing");
-        apply(&node, &bad(false), None).await.unwrap_err();
+        apply(&configuration, &bad(false), None).await.unwrap_err();
         assert!(refusal().unwrap().contains("machine.type"), "{refusal:?}", refusal = refusal());
-        add(&node, "good").await;
+        add(&configuration, "good").await;
         assert_eq!(refusal(), None);
     }
 
@@ -502,15 +526,15 @@ mod tests {
     #[tokio::test]
     async fn lost_updates_of_two_hundred_pairs() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        let configuration = crate::server::tests_node(dir.path().to_owned()).configuration.clone();
+        put_into_force(&configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
         for pair in 0..200 {
-            add(&node, &format!("a{pair}")).await;
-            add(&node, &format!("b{pair}")).await;
-            let text = text_in_force(&node).unwrap();
+            add(&configuration, &format!("a{pair}")).await;
+            add(&configuration, &format!("b{pair}")).await;
+            let text = text_in_force(&configuration.runtime).unwrap();
             assert!(text.contains(&format!("vm.a{pair}:")) && text.contains(&format!("vm.b{pair}:")));
         }
-        let mut config = node.runtime.config.subscribe();
+        let mut config = configuration.runtime.config.subscribe();
         let all = |config: &Option<Arc<config::Config>>| {
             config.as_ref().is_some_and(|config| config.machine.sysctls.len() == 401)
         };

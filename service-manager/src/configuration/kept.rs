@@ -10,24 +10,26 @@ use std::sync::Arc;
 use runtime::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, PERSISTENT, Resource, Spec};
 
 use super::change::Change;
-use crate::node::Node;
+use super::handle::Configuration;
 
 /// Shows this as what is on STATE.
-pub(super) fn show(node: &Node, document: MachineDocument) {
+pub(super) fn show(configuration: &Configuration, document: MachineDocument) {
     let spec = Spec::MachineConfig(Arc::new(document));
-    if let Err(error) = node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, PERSISTENT, spec) {
-        node.runtime.journal.warn(&error.to_string());
+    if let Err(error) =
+        configuration.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, PERSISTENT, spec)
+    {
+        configuration.runtime.journal.warn(&error.to_string());
     }
 }
 
 /// The resource, if it waits for the restart.
-pub(super) fn waiting(node: &Node) -> Option<Arc<Resource>> {
-    let kept = node.runtime.store.get(&MACHINE_CONFIG, PERSISTENT)?;
+pub(super) fn waiting(configuration: &Configuration) -> Option<Arc<Resource>> {
+    let kept = configuration.runtime.store.get(&MACHINE_CONFIG, PERSISTENT)?;
     // A config that is tried is on no disk: what it returns to is in force again soon.
-    let tried = node.configuration.pending().filter(|pending| pending.is_try());
+    let tried = configuration.pending().filter(|pending| pending.is_try());
     let in_force = match &tried {
         Some(tried) => tried.previous.to_string(),
-        None => text(&*node.runtime.store.get(&MACHINE_CONFIG, IN_FORCE)?)?.to_owned(),
+        None => text(&*configuration.runtime.store.get(&MACHINE_CONFIG, IN_FORCE)?)?.to_owned(),
     };
     (text(&kept)? != in_force).then_some(kept)
 }
@@ -40,9 +42,9 @@ fn text(resource: &Resource) -> Option<&str> {
 }
 
 /// Which fields and documents wait for the restart and are not in this text: it takes them back.
-pub(super) fn taken_back(node: &Node, new: &str) -> Vec<String> {
-    let in_force = node.runtime.store.get(&MACHINE_CONFIG, IN_FORCE);
-    let (Some(waiting), Some(in_force)) = (waiting(node), in_force) else { return Vec::new() };
+pub(super) fn taken_back(configuration: &Configuration, new: &str) -> Vec<String> {
+    let in_force = configuration.runtime.store.get(&MACHINE_CONFIG, IN_FORCE);
+    let (Some(waiting), Some(in_force)) = (waiting(configuration), in_force) else { return Vec::new() };
     let (Some(waiting), Some(in_force)) = (text(&waiting), text(&in_force)) else { return Vec::new() };
     let paths = |old: &str, new: &str| -> BTreeSet<String> {
         let change = Change::between(old, new).unwrap_or_default();

@@ -6,9 +6,11 @@
 
 use api::pki::{Authority, CA_LIFETIME, CertificateFacts, Leaf, Lifetime, Usage};
 
+use runtime::Runtime;
+
 use crate::locked::{Maintenance, WAYS_OUT};
 use crate::material::{Material, reaches_others};
-use crate::node::Node;
+use crate::volumes::{self, Volumes};
 
 /// Makes what apid serves with: a throw-away authority that signs one certificate.
 pub(crate) fn material(names: &[String], maintenance: Maintenance) -> Result<Material, String> {
@@ -28,15 +30,15 @@ pub(crate) fn material(names: &[String], maintenance: Maintenance) -> Result<Mat
 }
 
 /// Says where the node is reached, how it is recognised, and what it waits for.
-pub(crate) fn announce(node: &Node, material: &Material) {
+pub(crate) fn announce(runtime: &Runtime, volumes: &Volumes, material: &Material) {
     let Ok(facts) = CertificateFacts::from_pem("the maintenance certificate", &material.certificate) else {
         return;
     };
     let addresses: Vec<&str> =
         material.names.iter().map(String::as_str).filter(|name| reaches_others(name)).collect();
-    let has_recovery_key = crate::volumes::waits_for_somebody(&node.volumes, installer::volumes::STATE);
+    let has_recovery_key = volumes::waits_for_somebody(volumes, installer::volumes::STATE);
     for line in lines(&addresses, &facts.fingerprint, &material.maintenance, has_recovery_key) {
-        node.runtime.journal.say(&line);
+        runtime.journal.say(&line);
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
 //! | [`apply`] | one change from request to answer |
 //! | [`kept`] | the config on STATE as clients see it |
+//! | [`handle`], [`waiting`] | what the node remembers besides the config |
 //! | [`pending`] | changes that undo themselves |
 //! | [`refused`] | what `Diagnostics` says of configs that are not taken |
 //! | [`maintenance`] | what such a node shows and says |
@@ -18,6 +19,7 @@ pub(crate) mod apply;
 mod bundle;
 pub(crate) mod change;
 mod files;
+mod handle;
 mod http;
 mod kept;
 pub(crate) mod maintenance;
@@ -26,18 +28,18 @@ pub(crate) mod plan;
 pub(crate) mod refused;
 pub(crate) mod source;
 mod volume;
+pub(crate) mod waiting;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use zeroize::Zeroizing;
 
+pub(crate) use handle::{Configuration, Parts};
+
 use crate::locked::{Look, Maintenance, Memory};
-use crate::node::Node;
 use crate::{system_disk, volumes};
-use pending::{AtBoot, Pending};
+use runtime::Runtime;
 use runtime::checkpoint::Keep;
 use runtime::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, Spec};
 
@@ -46,53 +48,6 @@ const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 
 /// No refusal is longer: it travels in a header, escaped to up to three times this, and readers take 16 KiB of headers.
 const MAX_REFUSAL_BYTES: usize = 4000;
-
-/// What the node remembers about its config besides the config.
-pub struct Configuration {
-    /// Disks that were there at the start have their drivers, and the kernel has looked at them.
-    pub(crate) disks_settled: watch::Sender<bool>,
-    /// Drivers of all devices that were there at the start are loaded.
-    pub(crate) settled: watch::Sender<bool>,
-    /// How the node waits for a config, if it does.
-    pub(crate) maintenance: watch::Sender<Maintenance>,
-    /// Held by whoever changes the config.
-    busy: tokio::sync::Mutex<()>,
-    /// A config was applied that takes a restart.
-    rebooting: AtomicBool,
-    pending: Mutex<Option<Pending>>,
-    generation: AtomicU64,
-}
-
-impl Default for Configuration {
-    fn default() -> Self {
-        Self {
-            disks_settled: watch::channel(false).0,
-            settled: watch::channel(false).0,
-            maintenance: watch::channel(Maintenance::No).0,
-            busy: tokio::sync::Mutex::new(()),
-            rebooting: AtomicBool::new(false),
-            pending: Mutex::new(None),
-            generation: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Configuration {
-    fn pending(&self) -> Option<Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Replaces what is pending; the clock of the old one sees that its generation is over.
-    fn set_pending(&self, pending: Option<Pending>) -> u64 {
-        let mut slot = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        *slot = pending;
-        self.generation.fetch_add(1, Ordering::SeqCst) + 1
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::SeqCst)
-    }
-}
 
 /// Why a text is no config.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -115,9 +70,9 @@ struct Judged {
 }
 
 /// Reads and judges a config; with the warnings.
-fn judge(node: &Node, text: &str) -> Result<Judged, Wrong> {
+fn judge(runtime: &Runtime, text: &str) -> Result<Judged, Wrong> {
     let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.brief(MAX_REFUSAL_BYTES)))?;
-    let mode = config::Mode::of_platform(&node.runtime.parameters.platform);
+    let mode = config::Mode::of_platform(&runtime.parameters.platform);
     let more = loaded.validate(mode).map_err(|e| Wrong::Validate(e.brief(MAX_REFUSAL_BYTES)))?;
     let warnings = loaded.warnings.iter().chain(&more).map(bare).collect();
     let out_of_reach = loaded.lacks_authority();
@@ -131,87 +86,95 @@ fn bare(diagnostic: &config::Diagnostic) -> String {
 }
 
 /// Puts a config into force and keeps a copy for the next machined.
-pub(crate) fn put_into_force(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
-    publish(node, text)?;
-    take_effect(node);
+pub(crate) fn put_into_force(configuration: &Configuration, text: Zeroizing<String>) -> Result<(), Wrong> {
+    publish(configuration, text)?;
+    take_effect(configuration);
     Ok(())
 }
 
 /// Makes a config the one that clients read and that the next change starts from; its effect comes after.
-fn publish(node: &Node, text: Zeroizing<String>) -> Result<(), Wrong> {
-    let Judged { config: parsed, documents, warnings, out_of_reach } = judge(node, &text)?;
+fn publish(configuration: &Configuration, text: Zeroizing<String>) -> Result<(), Wrong> {
+    let Judged { config: parsed, documents, warnings, out_of_reach } = judge(&configuration.runtime, &text)?;
     for warning in warnings.into_iter().chain(out_of_reach.as_ref().map(bare)) {
-        node.runtime.journal.warn(&format!("machine config: {warning}"));
+        configuration.runtime.journal.warn(&format!("machine config: {warning}"));
     }
-    if let Err(error) = Keep::save(Keep::CONFIG, &text, &node.runtime.init) {
-        node.runtime.journal.warn(&format!("keep the machine config for a restart: {error}"));
+    if let Err(error) = Keep::save(Keep::CONFIG, &text, &configuration.runtime.init) {
+        configuration.runtime.journal.warn(&format!("keep the machine config for a restart: {error}"));
     }
-    if node.register.keeps(change::is_for_keeps(&text)) {
+    if configuration.register.keeps(change::is_for_keeps(&text)) {
         // Keys of the TPM demand another next start.
-        node.volumes.bring_anew();
+        configuration.volumes.bring_anew();
     }
     let document = MachineDocument { text, config: parsed, documents };
     let spec = Spec::MachineConfig(Arc::new(document));
-    if let Err(error) = node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, IN_FORCE, spec) {
-        node.runtime.journal.warn(&error.to_string());
+    if let Err(error) =
+        configuration.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, IN_FORCE, spec)
+    {
+        configuration.runtime.journal.warn(&error.to_string());
     }
-    show_kept(node);
-    refused::forget_all(node);
+    show_kept(configuration);
+    refused::forget_all(&configuration.runtime);
     Ok(())
 }
 
 /// Shows the config that is on STATE now. A text that this version does not take is not shown: nothing can be made from it.
-fn show_kept(node: &Node) {
-    let Some(state) = node.volumes.state() else { return };
+fn show_kept(configuration: &Configuration) {
+    let Some(state) = configuration.volumes.state() else { return };
     let text = match state.read(files::CONFIG) {
         Ok(Some(text)) => text,
         Ok(None) => return,
         Err(error) => {
-            return node.runtime.journal.warn(&format!("read the machine config on STATE: {error}"));
+            return configuration.runtime.journal.warn(&format!("read the machine config on STATE: {error}"));
         }
     };
-    if let Ok(Judged { config, documents, .. }) = judge(node, &text) {
-        kept::show(node, MachineDocument { text, config, documents });
+    if let Ok(Judged { config, documents, .. }) = judge(&configuration.runtime, &text) {
+        kept::show(configuration, MachineDocument { text, config, documents });
     }
 }
 
 /// Gives the node the config that is published now, which may be a later one than the caller's.
-fn take_effect(node: &Node) {
-    let Some(resource) = node.runtime.store.get(&MACHINE_CONFIG, IN_FORCE) else { return };
+fn take_effect(configuration: &Configuration) {
+    let Some(resource) = configuration.runtime.store.get(&MACHINE_CONFIG, IN_FORCE) else { return };
     let Spec::MachineConfig(document) = &resource.spec else { return };
-    node.runtime.config.send_replace(Some(Arc::new(document.config.clone())));
-    node.configuration.maintenance.send_replace(Maintenance::No);
+    configuration.runtime.config.send_replace(Some(Arc::new(document.config.clone())));
+    configuration.maintenance.send_replace(Maintenance::No);
 }
 
 /// Notes in META that this machine has a config on STATE: it is not given one by others when STATE is not there any more.
 /// Once the config is on STATE. Blocks.
-pub(crate) fn remember(node: &Node) {
+pub(crate) fn remember(configuration: &Configuration) {
     let tag = installer::meta::tags::CONFIGURED;
     // A value in memory would say nothing to the next boot.
-    if node.volumes.state().is_none() || node.meta.device().is_none() || node.meta.get(tag).is_some() {
+    if configuration.volumes.state().is_none()
+        || configuration.meta.device().is_none()
+        || configuration.meta.get(tag).is_some()
+    {
         return;
     }
-    if let Err(error) = node.meta.set_now(tag, b"1") {
-        node.runtime.journal.warn(&format!("note in META that this machine has a configuration: {error}"));
+    if let Err(error) = configuration.meta.set_now(tag, b"1") {
+        configuration
+            .runtime
+            .journal
+            .warn(&format!("note in META that this machine has a configuration: {error}"));
     }
 }
 
 /// What META of this machine's disk says of a config. Blocks.
-pub(crate) fn memory(node: &Node) -> Memory {
-    if node.meta.device().is_none()
-        && let Err(error) = crate::meta::try_open_on_system_disk(&node.runtime, &node.meta)
+pub(crate) fn memory(configuration: &Configuration) -> Memory {
+    if configuration.meta.device().is_none()
+        && let Err(error) = crate::meta::try_open_on_system_disk(&configuration.runtime, &configuration.meta)
     {
         return Memory::Unreadable(error);
     }
-    match node.meta.get(installer::meta::tags::CONFIGURED) {
+    match configuration.meta.get(installer::meta::tags::CONFIGURED) {
         Some(_) => Memory::Configured,
         None => Memory::Nothing,
     }
 }
 
 /// The text of the config in force.
-pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
-    let resource = node.runtime.store.get(&MACHINE_CONFIG, IN_FORCE)?;
+pub(crate) fn text_in_force(runtime: &Runtime) -> Option<Zeroizing<String>> {
+    let resource = runtime.store.get(&MACHINE_CONFIG, IN_FORCE)?;
     match &resource.spec {
         Spec::MachineConfig(document) => Some(document.text.clone()),
         _ => None,
@@ -219,74 +182,55 @@ pub(crate) fn text_in_force(node: &Node) -> Option<Zeroizing<String>> {
 }
 
 /// Mounts STATE if it is there, and shows its config; says what keeps it from that. Blocks.
-pub(crate) fn look_for_state(node: &Node) -> Look {
-    let was_there = node.volumes.state().is_some();
-    let look = node.volumes.look_for_state();
+pub(crate) fn look_for_state(configuration: &Configuration) -> Look {
+    let was_there = configuration.volumes.state().is_some();
+    let look = configuration.volumes.look_for_state();
     if !was_there && look == Look::Mounted {
-        show_kept(node);
+        show_kept(configuration);
     }
     look
 }
 
 /// What a config says, if it may be used.
-pub(crate) fn read(node: &Node, text: &str) -> Result<config::Config, Wrong> {
-    judge(node, text).map(|judged| judged.config)
+pub(crate) fn read(runtime: &Runtime, text: &str) -> Result<config::Config, Wrong> {
+    judge(runtime, text).map(|judged| judged.config)
 }
 
 /// The config that the node returns to if the one in force is not confirmed.
-fn way_back(node: &Node) -> Option<(config::Config, Vec<config::Document>)> {
-    let pending = node.configuration.pending()?;
-    judge(node, &pending.previous).ok().map(|judged| (judged.config, judged.documents))
-}
-
-/// Looks whether the config on STATE waits for confirmation. Once a boot, before it is read.
-pub(crate) fn begin_boot(node: &Arc<Node>) -> Option<Pending> {
-    let state = node.volumes.state()?;
-    match pending::at_boot(&state) {
-        Ok(AtBoot::Waits(pending)) => Some(pending),
-        Ok(AtBoot::GivenUp(reason)) => {
-            pending::report(node, &reason);
-            None
-        }
-        Ok(AtBoot::Settled) => {
-            if let Ok(Some(note)) = state.read(files::RETURNED) {
-                pending::report(node, note.trim());
-                // Said once; the log and the events have it now.
-                let _ = state.remove(files::RETURNED);
-            }
-            None
-        }
-        Err(error) => {
-            node.runtime.journal.warn(&format!("read what is pending on STATE: {error}"));
-            None
-        }
-    }
+fn way_back(configuration: &Configuration) -> Option<(config::Config, Vec<config::Document>)> {
+    let pending = configuration.pending()?;
+    judge(&configuration.runtime, &pending.previous).ok().map(|judged| (judged.config, judged.documents))
 }
 
 /// Keeps the config that was just taken on STATE, if there is one.
-pub(crate) fn keep_on_state(node: &Node, text: &str) {
-    let Some(state) = node.volumes.state() else { return };
+pub(crate) fn keep_on_state(configuration: &Configuration, text: &str) {
+    let Some(state) = configuration.volumes.state() else { return };
     match state.write(files::CONFIG, text) {
         Ok(()) => {
-            remember(node);
-            show_kept(node);
+            remember(configuration);
+            show_kept(configuration);
         }
-        Err(error) => node.runtime.journal.warn(&format!("keep the machine config on STATE: {error}")),
+        Err(error) => {
+            configuration.runtime.journal.warn(&format!("keep the machine config on STATE: {error}"))
+        }
     }
 }
 
 /// Makes STATE on the disk that was installed to and keeps the config there.
-pub(crate) async fn keep_on_installed(node: &Node) -> Result<(), String> {
-    let target = node.install.target();
+pub(crate) async fn keep_on_installed(configuration: &Configuration) -> Result<(), String> {
+    let target = configuration.install.target();
     // Another machined installed: by now there is exactly one such disk.
-    let target = target.or_else(|| system_disk::known(&node.runtime).map(|disk| disk.path));
+    let target = target.or_else(|| system_disk::known(&configuration.runtime).map(|disk| disk.path));
     let target = target.ok_or("no disk of this machine was installed to")?;
-    let text = text_in_force(node).ok_or("there is no machine config")?;
-    let state = volumes::provision(&node.volumes, &target).await?;
+    let text = text_in_force(&configuration.runtime).ok_or("there is no machine config")?;
+    let state = volumes::provision(&configuration.volumes, &target).await?;
     state.write(files::CONFIG, &text)?;
-    remember(node);
-    show_kept(node);
-    node.runtime.journal.say(&format!("the machine config is kept on STATE of {}", target.display()));
+    remember(configuration);
+    show_kept(configuration);
+    configuration
+        .runtime
+        .journal
+        .say(&format!("the machine config is kept on STATE of {}", target.display()));
     Ok(())
 }
 
@@ -300,26 +244,27 @@ pub(crate) fn duration(wire: Option<&prost_types::Duration>) -> Option<Duration>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volumes::State;
 
     #[test]
     fn meta_remembers_a_config_only_where_it_outlives_the_boot() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().join("root"));
-        remember(&node);
-        node.volumes.set_state(State::at(dir.path()));
-        remember(&node);
-        assert_eq!(memory(&node), Memory::Nothing, "values in memory are lost with it");
+        let configuration = crate::server::tests_node(dir.path().join("root")).configuration.clone();
+        remember(&configuration);
+        configuration.volumes.set_state(State::at(dir.path()));
+        remember(&configuration);
+        assert_eq!(memory(&configuration), Memory::Nothing, "values in memory are lost with it");
         let meta = dir.path().join("meta.img");
         std::fs::File::create(&meta).unwrap().set_len(ondisk::meta::PARTITION_BYTES).unwrap();
-        node.meta.open(&meta).unwrap();
-        remember(&node);
-        assert_eq!(memory(&node), Memory::Configured);
+        configuration.meta.open(&meta).unwrap();
+        remember(&configuration);
+        assert_eq!(memory(&configuration), Memory::Configured);
         let mut disk = installer::device::Disk::open_shared(&meta).unwrap();
         installer::meta::end_reset(&mut disk, false).unwrap();
-        node.meta.refresh().unwrap();
-        assert_eq!(memory(&node), Memory::Configured, "STATE was not wiped");
+        configuration.meta.refresh().unwrap();
+        assert_eq!(memory(&configuration), Memory::Configured, "STATE was not wiped");
         installer::meta::end_reset(&mut disk, true).unwrap();
-        node.meta.refresh().unwrap();
-        assert_eq!(memory(&node), Memory::Nothing);
+        configuration.meta.refresh().unwrap();
+        assert_eq!(memory(&configuration), Memory::Nothing);
     }
 }

@@ -19,37 +19,17 @@ use api::proto::machine::ConfigLoadErrorEvent;
 use runtime::checkpoint::Keep;
 use runtime::clock;
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
 
 use super::change::Change;
 use super::files::{CONFIG, CONFIRMED, MARKER, RETURNED};
-use crate::node::Node;
+use super::handle::Configuration;
+use super::waiting::{Kind, Pending, milliseconds};
 use crate::order::Order;
 use crate::readiness::API_READY_DEADLINE;
 use crate::volumes::State;
 
 /// Boots that an unconfirmed config gets: one for the change, two for a person who restarts the machine meanwhile.
 const MOST_BOOTS: u32 = 3;
-
-/// Why it is for a while only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
-    /// `--mode=try`.
-    Try,
-    /// `--confirm`.
-    Confirm,
-}
-
-/// What is to be undone, and when.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Pending {
-    pub(super) kind: Kind,
-    pub(super) timeout: Duration,
-    /// On `CLOCK_BOOTTIME`; `None` until the node is back.
-    pub(super) deadline_ns: Option<u64>,
-    /// The config to return to.
-    pub(super) previous: Zeroizing<String>,
-}
 
 /// What lies on STATE while a config waits for confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,47 +39,9 @@ pub(super) struct Marker {
     boots: u32,
 }
 
-/// What machined keeps beside the text for its next process.
-#[derive(Serialize, Deserialize)]
-struct Header {
-    kind: Kind,
-    timeout_ms: u64,
-    deadline_ns: Option<u64>,
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// When the time is over, on the clock of `now_ns`. A time that the clock does not count has no end.
 fn deadline(now_ns: u64, time: Duration) -> u64 {
     now_ns.saturating_add(milliseconds(time).saturating_mul(1_000_000))
-}
-
-impl Pending {
-    /// Whether it is a try: nothing of it is on a disk.
-    pub(super) fn is_try(&self) -> bool {
-        self.kind == Kind::Try
-    }
-
-    /// One line of JSON, then the config.
-    fn to_text(&self) -> Zeroizing<String> {
-        let header =
-            Header { kind: self.kind, timeout_ms: milliseconds(self.timeout), deadline_ns: self.deadline_ns };
-        let header = serde_json::to_string(&header).unwrap_or_default();
-        Zeroizing::new(format!("{header}\n{}", self.previous.as_str()))
-    }
-
-    fn from_text(text: &str) -> Option<Self> {
-        let (header, previous) = text.split_once('\n')?;
-        let header: Header = serde_json::from_str(header).ok()?;
-        Some(Self {
-            kind: header.kind,
-            timeout: Duration::from_millis(header.timeout_ms),
-            deadline_ns: header.deadline_ns,
-            previous: Zeroizing::new(previous.to_owned()),
-        })
-    }
 }
 
 /// Lays the old config and the marker on STATE. An earlier unconfirmed change keeps its way back.
@@ -158,55 +100,79 @@ pub(super) fn put_back(state: &State, previous: &str, reason: &str) -> Result<()
     clear(state)
 }
 
+/// Looks whether the config on STATE waits for confirmation. Once a boot, before it is read.
+pub(crate) fn begin_boot(configuration: &Arc<Configuration>) -> Option<Pending> {
+    let state = configuration.volumes.state()?;
+    match at_boot(&state) {
+        Ok(AtBoot::Waits(pending)) => Some(pending),
+        Ok(AtBoot::GivenUp(reason)) => {
+            report(configuration, &reason);
+            None
+        }
+        Ok(AtBoot::Settled) => {
+            if let Ok(Some(note)) = state.read(RETURNED) {
+                report(configuration, note.trim());
+                // Said once; the log and the events have it now.
+                let _ = state.remove(RETURNED);
+            }
+            None
+        }
+        Err(error) => {
+            configuration.runtime.journal.warn(&format!("read what is pending on STATE: {error}"));
+            None
+        }
+    }
+}
+
 /// Starts the clock of a pending config, in place of any other.
-pub(crate) fn arm(node: &Arc<Node>, pending: Pending) {
-    let generation = node.configuration.set_pending(Some(pending.clone()));
-    keep(node, Some(&pending));
-    tokio::spawn(watch(node.clone(), pending, generation));
+pub(crate) fn arm(configuration: &Arc<Configuration>, pending: Pending) {
+    let generation = configuration.set_pending(Some(pending.clone()));
+    keep(configuration, Some(&pending));
+    tokio::spawn(watch(configuration.clone(), pending, generation));
 }
 
 /// Stops the clock. Says what was pending.
-pub(super) fn disarm(node: &Node) -> Option<Pending> {
-    let pending = node.configuration.pending();
-    node.configuration.set_pending(None);
-    keep(node, None);
+pub(super) fn disarm(configuration: &Configuration) -> Option<Pending> {
+    let pending = configuration.pending();
+    configuration.set_pending(None);
+    keep(configuration, None);
     pending
 }
 
 /// Goes on with what an earlier machined watched.
-pub(crate) fn resume(node: &Arc<Node>, text: &str) {
+pub(crate) fn resume(configuration: &Arc<Configuration>, text: &str) {
     if let Some(pending) = Pending::from_text(text) {
-        arm(node, pending);
+        arm(configuration, pending);
     }
 }
 
-fn keep(node: &Node, pending: Option<&Pending>) {
+fn keep(configuration: &Configuration, pending: Option<&Pending>) {
     let text = pending.map(Pending::to_text).unwrap_or_default();
-    if let Err(error) = Keep::save(Keep::RETURN, &text, &node.runtime.init) {
-        node.runtime.journal.warn(&format!("keep the way back to the last configuration: {error}"));
+    if let Err(error) = Keep::save(Keep::RETURN, &text, &configuration.runtime.init) {
+        configuration.runtime.journal.warn(&format!("keep the way back to the last configuration: {error}"));
     }
 }
 
-async fn watch(node: Arc<Node>, mut pending: Pending, generation: u64) {
+async fn watch(configuration: Arc<Configuration>, mut pending: Pending, generation: u64) {
     let deadline = match pending.deadline_ns {
         Some(deadline) => deadline,
         None => {
             // The node is back when its API answers. A config that keeps it from that must not keep us waiting.
-            let mut readiness = node.readiness.subscribe();
+            let mut readiness = configuration.readiness.clone();
             let back = readiness.wait_for(|readiness| readiness.announced);
             let _ = tokio::time::timeout(API_READY_DEADLINE, back).await;
             let deadline = deadline(clock::boottime_ns(), pending.timeout);
             pending.deadline_ns = Some(deadline);
-            if node.configuration.generation() == generation {
-                keep(&node, Some(&pending));
+            if configuration.generation() == generation {
+                keep(&configuration, Some(&pending));
             }
             deadline
         }
     };
-    if node.configuration.generation() == generation {
+    if configuration.generation() == generation {
         let left = Duration::from_nanos(deadline.saturating_sub(clock::boottime_ns()));
         let seconds = left.as_secs();
-        node.runtime.journal.say(&match pending.kind {
+        configuration.runtime.journal.say(&match pending.kind {
             Kind::Try => format!("the configuration is a try: the node returns to the previous one in {seconds} s"),
             Kind::Confirm => format!(
                 "the configuration waits for confirmation: without it the node returns to the last confirmed one in {seconds} s"
@@ -215,60 +181,65 @@ async fn watch(node: Arc<Node>, mut pending: Pending, generation: u64) {
         tokio::time::sleep(left).await;
     }
     // An apply or a confirmation under way decides first.
-    let _busy = node.configuration.busy.lock().await;
-    if node.configuration.generation() == generation {
-        go_back(&node, &pending);
+    let _busy = configuration.busy.lock().await;
+    if configuration.generation() == generation {
+        go_back(&configuration, &pending);
     }
 }
 
 /// Returns to the previous config, by a restart where it takes one.
-fn go_back(node: &Arc<Node>, pending: &Pending) {
+fn go_back(configuration: &Arc<Configuration>, pending: &Pending) {
     let time = pending.timeout;
     let reason = match pending.kind {
         Kind::Try => format!("the try of {time:?} is over"),
         Kind::Confirm => format!("the configuration was not confirmed within {time:?}"),
     };
-    if let (Kind::Confirm, Some(state)) = (pending.kind, node.volumes.state())
+    if let (Kind::Confirm, Some(state)) = (pending.kind, configuration.volumes.state())
         && let Err(error) = put_back(&state, &pending.previous, &reason)
     {
-        node.runtime.journal.warn(&format!("put the last confirmed configuration back: {error}"));
+        configuration.runtime.journal.warn(&format!("put the last confirmed configuration back: {error}"));
     }
     // Its clock is this one.
-    drop(disarm(node));
-    report(node, &reason);
-    let needs_reboot = super::text_in_force(node)
+    drop(disarm(configuration));
+    report(configuration, &reason);
+    let needs_reboot = super::text_in_force(&configuration.runtime)
         .and_then(|now| Change::between(&now, &pending.previous).ok())
         .is_some_and(|change| !change.need_reboot().is_empty());
-    if let Err(error) = super::put_into_force(node, pending.previous.clone()) {
-        node.runtime.journal.warn(&format!("return to the previous configuration: {error}"));
+    if let Err(error) = super::put_into_force(configuration, pending.previous.clone()) {
+        configuration.runtime.journal.warn(&format!("return to the previous configuration: {error}"));
     }
     if needs_reboot {
         let how = Start { force: true, ..Start::default() };
-        if let Err(locked) = node.orders.start(Order::Reboot, how) {
-            node.runtime.journal.warn(&locked.to_string());
+        if let Err(locked) = configuration.orders.start(Order::Reboot, how) {
+            configuration.runtime.journal.warn(&locked.to_string());
         }
     }
 }
 
 /// Puts the old config back without waiting for the time: the new one cannot be used at all.
-pub(crate) fn give_up(node: &Node, pending: &Pending, reason: &str) {
-    if let Some(state) = node.volumes.state()
+pub(crate) fn give_up(configuration: &Configuration, pending: &Pending, reason: &str) {
+    if let Some(state) = configuration.volumes.state()
         && let Err(error) = put_back(&state, &pending.previous, reason)
     {
-        return node.runtime.journal.warn(&format!("put the last confirmed configuration back: {error}"));
+        return configuration
+            .runtime
+            .journal
+            .warn(&format!("put the last confirmed configuration back: {error}"));
     }
-    report(node, reason);
+    report(configuration, reason);
 }
 
 /// Says on the console and to every client that the node went back.
-pub(super) fn report(node: &Node, reason: &str) {
+pub(super) fn report(configuration: &Configuration, reason: &str) {
     let text = format!("{reason}: returned to the last confirmed configuration");
-    node.runtime.journal.warn(&text);
-    node.runtime.events.publish("", &Payload::ConfigLoadError(ConfigLoadErrorEvent { error: text }));
+    configuration.runtime.journal.warn(&text);
+    configuration.runtime.events.publish("", &Payload::ConfigLoadError(ConfigLoadErrorEvent { error: text }));
 }
 
 #[cfg(test)]
 mod tests {
+    use zeroize::Zeroizing;
+
     use super::*;
 
     fn state() -> (tempfile::TempDir, State) {

@@ -5,9 +5,8 @@
 
 use ondisk::printable::shown;
 use ondisk::redact::redacted;
+use runtime::Runtime;
 use runtime::store::{CONFIG_REFUSAL, ConfigRefusal, RuntimeSpec, Spec};
-
-use crate::node::Node;
 
 /// What is kept of a reason. The whole of it is in the log and in the client's answer.
 const MAX_REASON_BYTES: usize = 1000;
@@ -34,25 +33,25 @@ impl Place {
 }
 
 /// Notes why a config is not taken. The same reason again keeps its time.
-pub(crate) fn note(node: &Node, place: Place, reason: &str) {
+pub(crate) fn note(runtime: &Runtime, place: Place, reason: &str) {
     let refusal = ConfigRefusal { reason: brief(&shown(&redacted(reason))) };
     let spec = Spec::Runtime(RuntimeSpec::ConfigRefusal(refusal));
-    if let Err(error) = node.runtime.store.put(CONFIG_REFUSAL.writer, &CONFIG_REFUSAL, place.id(), spec) {
-        node.runtime.journal.warn(&error.to_string());
+    if let Err(error) = runtime.store.put(CONFIG_REFUSAL.writer, &CONFIG_REFUSAL, place.id(), spec) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
 /// There is no refused config in this place any more.
-pub(crate) fn forget(node: &Node, place: Place) {
-    if let Err(error) = node.runtime.store.remove(CONFIG_REFUSAL.writer, &CONFIG_REFUSAL, place.id()) {
-        node.runtime.journal.warn(&error.to_string());
+pub(crate) fn forget(runtime: &Runtime, place: Place) {
+    if let Err(error) = runtime.store.remove(CONFIG_REFUSAL.writer, &CONFIG_REFUSAL, place.id()) {
+        runtime.journal.warn(&error.to_string());
     }
 }
 
 /// A config was taken.
-pub(super) fn forget_all(node: &Node) {
+pub(super) fn forget_all(runtime: &Runtime) {
     for place in [Place::State, Place::Outside, Place::Call] {
-        forget(node, place);
+        forget(runtime, place);
     }
 }
 
@@ -69,8 +68,8 @@ fn brief(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn reason(node: &Node, place: Place) -> Option<String> {
-        match &node.runtime.store.get(&CONFIG_REFUSAL, place.id())?.spec {
+    fn reason(runtime: &Runtime, place: Place) -> Option<String> {
+        match &runtime.store.get(&CONFIG_REFUSAL, place.id())?.spec {
             Spec::Runtime(RuntimeSpec::ConfigRefusal(refusal)) => Some(refusal.reason.clone()),
             _ => None,
         }
@@ -79,32 +78,32 @@ mod tests {
     #[test]
     fn reasons_are_short_and_without_what_opens_a_server() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        note(&node, Place::Outside, "fetch https://me:geheim@a.example/c?code=s3cret: \u{1b}[2J");
-        let found = reason(&node, Place::Outside).unwrap();
+        let runtime = Runtime::detached(dir.path().to_owned());
+        note(&runtime, Place::Outside, "fetch https://me:geheim@a.example/c?code=s3cret: \u{1b}[2J");
+        let found = reason(&runtime, Place::Outside).unwrap();
         assert!(found.contains("a.example/c"), "{found}");
         for hidden in ["geheim", "s3cret", "\u{1b}"] {
             assert!(!found.contains(hidden), "{found}");
         }
-        note(&node, Place::Call, &"ä".repeat(5_000));
-        let found = reason(&node, Place::Call).unwrap();
+        note(&runtime, Place::Call, &"ä".repeat(5_000));
+        let found = reason(&runtime, Place::Call).unwrap();
         assert!(found.len() <= MAX_REASON_BYTES + '…'.len_utf8() && found.ends_with("ä…"));
-        forget(&node, Place::Outside);
-        assert!(reason(&node, Place::Outside).is_none() && reason(&node, Place::Call).is_some());
-        forget_all(&node);
-        assert!(reason(&node, Place::Call).is_none());
+        forget(&runtime, Place::Outside);
+        assert!(reason(&runtime, Place::Outside).is_none() && reason(&runtime, Place::Call).is_some());
+        forget_all(&runtime);
+        assert!(reason(&runtime, Place::Call).is_none());
     }
 
     #[test]
     fn the_same_reason_again_keeps_its_time() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        let version = || node.runtime.store.get(&CONFIG_REFUSAL, "state").unwrap().metadata.version;
-        note(&node, Place::State, "line 3: no such field");
+        let runtime = Runtime::detached(dir.path().to_owned());
+        let version = || runtime.store.get(&CONFIG_REFUSAL, "state").unwrap().metadata.version;
+        note(&runtime, Place::State, "line 3: no such field");
         let first = version();
-        note(&node, Place::State, "line 3: no such field");
+        note(&runtime, Place::State, "line 3: no such field");
         assert_eq!(version(), first);
-        note(&node, Place::State, "line 4: no such field");
+        note(&runtime, Place::State, "line 4: no such field");
         assert_ne!(version(), first);
     }
 }

@@ -21,8 +21,9 @@ use zeroize::Zeroizing;
 
 use super::address::{Machine, fill};
 use super::files::CONFIG;
+use super::handle::Configuration;
 use super::{MAX_BYTES, bundle, http, volume};
-use crate::node::Node;
+use crate::container;
 use crate::register::Trust;
 
 /// Where an image brings its own config.
@@ -113,8 +114,8 @@ pub(crate) enum Search {
 }
 
 /// What STATE keeps.
-pub(crate) fn from_state(node: &Node) -> Search {
-    let Some(state) = node.volumes.state() else { return Search::Nothing };
+pub(crate) fn from_state(configuration: &Configuration) -> Search {
+    let Some(state) = configuration.volumes.state() else { return Search::Nothing };
     match state.read(CONFIG) {
         Ok(Some(text)) if !text.trim().is_empty() => Search::Found(Candidate { origin: Origin::State, text }),
         Ok(_) => Search::Nothing,
@@ -123,17 +124,17 @@ pub(crate) fn from_state(node: &Node) -> Search {
 }
 
 /// Everything else, in order.
-pub(crate) async fn from_outside(node: &Arc<Node>) -> Search {
-    if node.is_container() {
+pub(crate) async fn from_outside(configuration: &Arc<Configuration>) -> Search {
+    if container::is_one(&configuration.runtime) {
         return together([in_image(&IN_IMAGE), in_environment(Path::new(ENVIRONMENT))]);
     }
     let inline = |name, value: &Option<String>| match value {
         Some(value) => found(Origin::Parameter(name), unpacked(value).map_err(|e| format!("{name}: {e}"))),
         None => Search::Nothing,
     };
-    let early = inline("talos.config.early", &node.runtime.parameters.config_early);
-    let last = inline("talos.config.inline", &node.runtime.parameters.config_inline);
-    together([in_image(&IN_IMAGE), early, named_or_own(node).await, last])
+    let early = inline("talos.config.early", &configuration.runtime.parameters.config_early);
+    let last = inline("talos.config.inline", &configuration.runtime.parameters.config_inline);
+    together([in_image(&IN_IMAGE), early, named_or_own(configuration).await, last])
 }
 
 /// One config of all that was found; a source that failed makes the search fail, for its part would be missing.
@@ -206,13 +207,13 @@ fn in_environment(environment: &Path) -> Search {
 }
 
 /// The source that `config=` names; where it has nothing, this machine's entry on the boot medium.
-async fn named_or_own(node: &Arc<Node>) -> Search {
-    let named = named(node).await;
-    if node.runtime.parameters.config == Some(ConfigSource::None) {
+async fn named_or_own(configuration: &Arc<Configuration>) -> Search {
+    let named = named(configuration).await;
+    if configuration.runtime.parameters.config == Some(ConfigSource::None) {
         return named;
     }
     let (Search::Nothing | Search::Absent(_)) = &named else { return named };
-    match bundle::read(node).await {
+    match bundle::read(configuration).await {
         Search::Nothing => named,
         // Who gave the machine a bundle meant that, not a volume.
         own => own,
@@ -220,14 +221,14 @@ async fn named_or_own(node: &Arc<Node>) -> Search {
 }
 
 /// The source that `config=` names.
-async fn named(node: &Arc<Node>) -> Search {
-    match &node.runtime.parameters.config {
+async fn named(configuration: &Arc<Configuration>) -> Search {
+    match &configuration.runtime.parameters.config {
         Some(ConfigSource::MetalIso) => volume::read(),
         Some(ConfigSource::Url(address)) => {
             if address.contains("${code}") {
-                find_meta(node).await;
+                find_meta(configuration).await;
             }
-            match fill(address, &machine(node)) {
+            match fill(address, &machine(configuration)) {
                 Ok(address) => found(Origin::Address(address.clone()), http::get(&address).await),
                 Err(error) => Search::Failed(error),
             }
@@ -237,9 +238,9 @@ async fn named(node: &Arc<Node>) -> Search {
 }
 
 /// A machine that was started from elsewhere than its disk has META on that disk all the same.
-async fn find_meta(node: &Arc<Node>) {
-    if node.meta.device().is_none() {
-        let reader = node.clone();
+async fn find_meta(configuration: &Arc<Configuration>) {
+    if configuration.meta.device().is_none() {
+        let reader = configuration.clone();
         // Without it the address says that the code is not known.
         let _ = tokio::task::spawn_blocking(move || {
             crate::meta::open_on_system_disk(&reader.runtime, &reader.meta)
@@ -249,18 +250,19 @@ async fn find_meta(node: &Arc<Node>) {
 }
 
 /// What is known of this machine now.
-fn machine(node: &Node) -> Machine {
+fn machine(configuration: &Configuration) -> Machine {
     let dmi = |name: &str| {
         let text = fs::read_to_string(Path::new("/sys/class/dmi/id").join(name)).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
-    let hostname =
-        node.runtime.store.get(&HOSTNAME_STATUS, "hostname").and_then(|resource| match &resource.spec {
+    let hostname = configuration.runtime.store.get(&HOSTNAME_STATUS, "hostname").and_then(|resource| {
+        match &resource.spec {
             Spec::HostnameStatus(status) => Some(status.hostname.clone()),
             _ => None,
-        });
+        }
+    });
     let kept = |tag: u32| {
-        let text = String::from_utf8(node.meta.get(tag)?).ok()?;
+        let text = String::from_utf8(configuration.meta.get(tag)?).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
     // Somebody's own UUID stands for the firmware's, which some boards share.
@@ -454,14 +456,14 @@ mod tests {
     #[tokio::test]
     async fn meta_brings_the_code_and_a_uuid_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let node = crate::server::tests_node(dir.path().to_owned());
-        assert_eq!(machine(&node).code, None);
-        node.meta.set(tags::DOWNLOAD_CODE, b"s3cret\n").await.unwrap();
-        node.meta.set(tags::UUID_OVERRIDE, b"AB-1").await.unwrap();
-        let known = machine(&node);
+        let configuration = crate::server::tests_node(dir.path().to_owned()).configuration.clone();
+        assert_eq!(machine(&configuration).code, None);
+        configuration.meta.set(tags::DOWNLOAD_CODE, b"s3cret\n").await.unwrap();
+        configuration.meta.set(tags::UUID_OVERRIDE, b"AB-1").await.unwrap();
+        let known = machine(&configuration);
         assert_eq!((known.code.as_deref(), known.uuid.as_deref()), (Some("s3cret"), Some("ab-1")));
-        node.meta.set(tags::DOWNLOAD_CODE, b" ").await.unwrap();
-        assert_eq!(machine(&node).code, None, "an empty one is none");
+        configuration.meta.set(tags::DOWNLOAD_CODE, b" ").await.unwrap();
+        assert_eq!(machine(&configuration).code, None, "an empty one is none");
     }
 
     #[test]

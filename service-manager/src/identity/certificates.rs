@@ -16,7 +16,7 @@ use runtime::clock;
 use runtime::store::{CERTIFICATE_STATUS, Spec};
 use serde_json::json;
 
-use crate::node::Node;
+use super::handle::Identity;
 
 /// Between two looks at files that a kubelet changes.
 const LOOK: Duration = Duration::from_secs(60);
@@ -28,13 +28,13 @@ const API: &str = "api";
 const API_CLIENT: &str = "api-client";
 
 /// Shows them, for as long as this is polled.
-pub(crate) async fn follow(node: Arc<Node>) {
-    let mut config = node.runtime.config.subscribe();
-    let mut material = node.materials.of_apid();
+pub(crate) async fn follow(identity: Arc<Identity>) {
+    let mut config = identity.runtime.config.subscribe();
+    let mut material = identity.of_apid();
     loop {
         config.mark_unchanged();
         material.mark_unchanged();
-        publish(&node);
+        publish(&identity);
         tokio::select! {
             changed = config.changed() => if changed.is_err() { return },
             changed = material.changed() => if changed.is_err() { return },
@@ -43,19 +43,19 @@ pub(crate) async fn follow(node: Arc<Node>) {
     }
 }
 
-fn publish(node: &Node) {
+fn publish(identity: &Identity) {
     let now = SystemTime::now();
-    let wanted = all(node).into_iter().map(|listed| (listed.id.clone(), spec(&listed, now))).collect();
+    let wanted = all(identity).into_iter().map(|listed| (listed.id.clone(), spec(&listed, now))).collect();
     let kind = &CERTIFICATE_STATUS;
-    if let Err(error) = node.runtime.store.replace(kind.writer, kind, wanted) {
-        node.runtime.journal.warn(&error.to_string());
+    if let Err(error) = identity.runtime.store.replace(kind.writer, kind, wanted) {
+        identity.runtime.journal.warn(&error.to_string());
     }
 }
 
-fn all(node: &Node) -> Vec<Listed> {
-    let Some(config) = node.runtime.config() else { return Vec::new() };
-    let mut all = certificate_list::list(&node.runtime.root, &config);
-    let material = node.materials.of_apid().borrow().clone();
+fn all(identity: &Identity) -> Vec<Listed> {
+    let Some(config) = identity.runtime.config() else { return Vec::new() };
+    let mut all = certificate_list::list(&identity.runtime.root, &config);
+    let material = identity.of_apid().borrow().clone();
     let Some(material) = material else { return all };
     let client = material.forwarding.as_ref().map(|forwarding| forwarding.certificate.as_str());
     for (id, pem) in [(API, Some(material.certificate.as_str())), (API_CLIENT, client)] {
@@ -87,9 +87,9 @@ fn time(at: SystemTime) -> String {
 }
 
 /// What to say of certificates that end soon, or have ended.
-pub(crate) fn warnings(node: &Node) -> Vec<String> {
+pub(crate) fn warnings(identity: &Identity) -> Vec<String> {
     let now = SystemTime::now();
-    all(node).iter().filter_map(|listed| warning(listed, now)).collect()
+    all(identity).iter().filter_map(|listed| warning(listed, now)).collect()
 }
 
 fn warning(listed: &Listed, now: SystemTime) -> Option<String> {
@@ -106,28 +106,28 @@ fn warning(listed: &Listed, now: SystemTime) -> Option<String> {
 }
 
 /// Makes those anew that this node or its kubelet made.
-pub(crate) async fn renew(node: &Node) -> Renewed {
-    let mut renewed = match node.kubernetes.get() {
+pub(crate) async fn renew(identity: &Identity) -> Renewed {
+    let mut renewed = match identity.kubernetes.get() {
         Some(kubernetes) => kubernetes.renew_certificates().await,
         None => Renewed::default(),
     };
-    match renew_api(node).await {
+    match renew_api(identity).await {
         Ok(ids) => renewed.ids.extend(ids.iter().map(|id| (*id).to_owned())),
         Err(reason) => renewed.failed.push(reason),
     }
     renewed.ids.sort_unstable();
-    publish(node);
+    publish(identity);
     renewed
 }
 
 /// Open connections stay: apid shows the new one to the next ones.
-async fn renew_api(node: &Node) -> Result<Vec<&'static str>, String> {
-    let mut material = node.materials.of_apid();
+async fn renew_api(identity: &Identity) -> Result<Vec<&'static str>, String> {
+    let mut material = identity.of_apid();
     let certificate = |material: &Option<Arc<crate::material::Material>>| {
         material.as_ref().map(|material| material.certificate.clone())
     };
     let before = certificate(&material.borrow_and_update());
-    node.materials.want_others();
+    identity.want_others();
     let other = material.wait_for(|material| certificate(material) != before);
     match tokio::time::timeout(ISSUE_DEADLINE, other).await {
         Ok(Ok(material)) => {
@@ -184,22 +184,26 @@ mod tests {
     async fn the_node_s_own_is_listed_and_made_anew_on_demand() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
-        assert!(all(&node).is_empty(), "without a config there is none to list");
+        let identity = node.identity.clone();
+        assert!(all(&identity).is_empty(), "without a config there is none to list");
         let config = crate::server::tests_config(MachineType::ControlPlane);
-        node.runtime.config.send_replace(Some(Arc::new(config)));
+        identity.runtime.config.send_replace(Some(Arc::new(config)));
         let names = Spec::ApiCertificate(vec!["10.0.0.3".into()]);
-        node.runtime.store.put(API_CERTIFICATE.writer, &API_CERTIFICATE, "api", names).unwrap();
-        tokio::spawn(crate::identity::issue(node.clone()));
-        tokio::spawn(follow(node.clone()));
-        let mut material = node.materials.of_apid();
+        identity.runtime.store.put(API_CERTIFICATE.writer, &API_CERTIFICATE, "api", names).unwrap();
+        tokio::spawn(crate::identity::issue(identity.clone()));
+        tokio::spawn(follow(identity.clone()));
+        let mut material = identity.of_apid();
         material.wait_for(Option::is_some).await.unwrap();
-        let certificate = || node.materials.of_apid().borrow().as_ref().unwrap().certificate.clone();
+        let certificate = || identity.of_apid().borrow().as_ref().unwrap().certificate.clone();
         let before = certificate();
-        assert_eq!(renew(&node).await, Renewed { ids: vec![API.into(), API_CLIENT.into()], failed: vec![] });
+        assert_eq!(
+            renew(&identity).await,
+            Renewed { ids: vec![API.into(), API_CLIENT.into()], failed: vec![] }
+        );
         assert_ne!(certificate(), before);
-        let listed = node.runtime.store.list(&CERTIFICATE_STATUS);
+        let listed = identity.runtime.store.list(&CERTIFICATE_STATUS);
         let ids: Vec<&str> = listed.iter().map(|resource| resource.metadata.id.as_str()).collect();
         assert_eq!(ids, [API, API_CLIENT, "ca-aggregator", "ca-etcd", "ca-kubernetes", "ca-machine"]);
-        assert!(warnings(&node).is_empty());
+        assert!(warnings(&identity).is_empty());
     }
 }

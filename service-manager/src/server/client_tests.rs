@@ -34,7 +34,7 @@ fn as_admin<T>(message: T) -> Request<T> {
 /// A node that has [`CONFIG`].
 async fn configured() -> Fixture {
     let f = fixture().await;
-    put_into_force(&f.node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+    put_into_force(&f.node.configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
     f
 }
 

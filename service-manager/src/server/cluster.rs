@@ -140,7 +140,7 @@ impl Check {
         let (control_plane, workers) = (list(&self.nodes.control_plane), list(&self.nodes.workers));
         say(sender, format!("discovered nodes: control plane: {control_plane}, worker: {workers}")).await?;
         // Not a condition: a node whose certificates end soon is well until they do.
-        for warning in certificates::warnings(&self.node) {
+        for warning in certificates::warnings(&self.node.identity) {
             say(sender, format!("warning: {warning}")).await?;
         }
         let known = self.node.runtime.services.ids();

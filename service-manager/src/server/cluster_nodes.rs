@@ -195,7 +195,8 @@ mod tests {
         let config = "version: v1alpha1\ncluster: {controlPlane: {endpoint: 'https://Cluster.example:6443'}}\n\
             machine:\n  type: worker\n  token: a.b\n  certSANs: [fd00::1]\n  install: {disk: /dev/none}\n\
             \x20 network: {extraHostEntries: [{ip: 10.0.0.7, aliases: [n7.example]}]}\n";
-        crate::configuration::put_into_force(&node, zeroize::Zeroizing::new(config.to_owned())).unwrap();
+        crate::configuration::put_into_force(&node.configuration, zeroize::Zeroizing::new(config.to_owned()))
+            .unwrap();
         let own = Spec::ApiCertificate(vec!["10.0.0.1".to_owned(), "n1".to_owned()]);
         node.runtime.store.put(API_CERTIFICATE.writer, &API_CERTIFICATE, "api", own).unwrap();
         let check = |info, is_admin| Nodes::new(&node, info, is_admin).map(drop);

@@ -37,7 +37,7 @@ impl MachineService for Own {
     }
 
     async fn confirm_configuration(&self, _request: Request<()>) -> Result<Response<()>, Status> {
-        apply::confirm(&self.node).await.map_err(|failure| status(&failure))?;
+        apply::confirm(&self.node.configuration).await.map_err(|failure| status(&failure))?;
         Ok(Response::new(()))
     }
 
@@ -67,7 +67,7 @@ impl MachineService for Own {
                 "there is no config in force: the node has one certificate until it has one",
             ));
         }
-        let renewed = certificates::renew(&self.node).await;
+        let renewed = certificates::renew(&self.node.identity).await;
         let answer = own::RenewCertificates { metadata: None, renewed: renewed.ids, failed: renewed.failed };
         Ok(Response::new(own::RenewCertificatesResponse { messages: vec![answer] }))
     }
@@ -99,7 +99,8 @@ pub(super) async fn apply(
     request: &proto::ApplyConfigurationRequest,
 ) -> Result<proto::ApplyConfigurationResponse, Status> {
     let confirm = duration(request.confirm_timeout.as_ref());
-    let answer = apply::apply(node, request, confirm).await.map_err(|failure| status(&failure))?;
+    let answer =
+        apply::apply(&node.configuration, request, confirm).await.map_err(|failure| status(&failure))?;
     Ok(proto::ApplyConfigurationResponse { messages: vec![answer] })
 }
 

@@ -75,7 +75,7 @@ fn machine_type(machine: &proto::MachineConfig) -> Result<MachineType, Status> {
 
 /// The running cluster's secrets, or fresh ones.
 fn secrets(node: &Node, machine: &proto::MachineConfig) -> Result<Bundle, Status> {
-    let Some(text) = text_in_force(node) else {
+    let Some(text) = text_in_force(&node.runtime) else {
         if machine.r#type() == WireType::TypeWorker {
             return Err(Status::invalid_argument("join config cannot be generated in the maintenance mode"));
         }

@@ -74,7 +74,7 @@ const MODES: [Mode; 3] = [Mode::NoReboot, Mode::Auto, Mode::Try];
 #[tokio::test]
 async fn no_update_is_lost_by_the_calls_of_either_generation() {
     let f = fixture().await;
-    put_into_force(&f.node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+    put_into_force(&f.node.configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
     for pair in 0..200 {
         let (first, second) = (format!("a{pair}"), format!("b{pair}"));
         let mode = MODES[pair % MODES.len()];

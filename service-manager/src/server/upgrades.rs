@@ -135,7 +135,7 @@ impl LifecycleService for Lifecycle {
         let node = self.node.clone();
         Ok(answer_while(move |tell| async move {
             let done = {
-                let keep = configuration::keep_on_installed(&node);
+                let keep = configuration::keep_on_installed(&node.configuration);
                 install::on_request(&node.install, &image, &disk, tell, keep).await
             };
             done.map_err(|failure| {

@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::configuration::refused::{self, Place};
 use crate::configuration::source::{self, Candidate, Origin, Search};
+use crate::configuration::waiting::Pending;
 use crate::configuration::{self, change, pending};
 use crate::locked::{Look, Maintenance, Memory, decide};
 use crate::node::Node;
@@ -65,7 +66,7 @@ pub fn load_config(node: Arc<Node>) -> TaskFuture {
                     wait_in_maintenance(&node, &error);
                 }
             }
-            node.config_misses.send_modify(|count| *count += 1);
+            node.configuration.misses.send_modify(|count| *count += 1);
             tokio::select! {
                 // Someone applied one.
                 _ = config.wait_for(|config| config.is_some()) => return Ok(()),
@@ -106,13 +107,14 @@ fn wait_in_maintenance(node: &Node, error: &LookError) {
 /// Opening it derives keys, and may wait for a server.
 async fn look_for_state(node: &Arc<Node>) -> Look {
     let worker = node.clone();
-    let looked = tokio::task::spawn_blocking(move || configuration::look_for_state(&worker)).await;
+    let looked =
+        tokio::task::spawn_blocking(move || configuration::look_for_state(&worker.configuration)).await;
     looked.unwrap_or_else(|error| Look::Closed(error.to_string()))
 }
 
 async fn memory(node: &Arc<Node>) -> Memory {
     let worker = node.clone();
-    let read = tokio::task::spawn_blocking(move || configuration::memory(&worker)).await;
+    let read = tokio::task::spawn_blocking(move || configuration::memory(&worker.configuration)).await;
     read.unwrap_or_else(|error| Memory::Unreadable(error.to_string()))
 }
 
@@ -133,7 +135,7 @@ async fn settle(node: &Arc<Node>) {
             }
         }
     };
-    node.config_misses.send_modify(|count| *count += 1);
+    node.configuration.misses.send_modify(|count| *count += 1);
     if tokio::time::timeout(SETTLE_DEADLINE, due).await.is_err() {
         let seconds = SETTLE_DEADLINE.as_secs();
         node.runtime.journal.warn(&format!(
@@ -157,11 +159,11 @@ impl Looking {
     async fn look(&mut self, node: &Arc<Node>) -> Result<(), LookError> {
         let mut look = look_for_state(node).await;
         let pending = if node.volumes.state().is_some() && !std::mem::replace(&mut self.begun, true) {
-            configuration::begin_boot(node)
+            pending::begin_boot(&node.configuration)
         } else {
             None
         };
-        let mut kept = source::from_state(node);
+        let mut kept = source::from_state(&node.configuration);
         if let Search::Found(candidate) = &kept
             && !change::is_for_keeps(&candidate.text)
             && node.runtime.parameters.config.as_ref().is_some_and(|source| *source != ConfigSource::None)
@@ -176,7 +178,7 @@ impl Looking {
             Search::Found(candidate) => match take_kept(node, candidate).await {
                 Ok(()) => {
                     if let Some(pending) = pending {
-                        pending::arm(node, pending);
+                        pending::arm(&node.configuration, pending);
                     }
                     return Ok(());
                 }
@@ -190,8 +192,8 @@ impl Looking {
         }
         let is_open_wanted = node.runtime.parameters.open_maintenance;
         match &look {
-            Look::Unusable(why) => refused::note(node, Place::State, why),
-            _ => refused::forget(node, Place::State),
+            Look::Unusable(why) => refused::note(&node.runtime, Place::State, why),
+            _ => refused::forget(&node.runtime, Place::State),
         }
         if let Maintenance::Locked(why) = decide(&look, &memory(node).await, is_open_wanted) {
             return Err(LookError::Locked(why));
@@ -201,9 +203,11 @@ impl Looking {
         }
         let taken = look_outside(node).await;
         match &taken {
-            Err(LookError::Load(why) | LookError::Invalid(why)) => refused::note(node, Place::Outside, why),
+            Err(LookError::Load(why) | LookError::Invalid(why)) => {
+                refused::note(&node.runtime, Place::Outside, why)
+            }
             Ok(()) | Err(LookError::Nothing(_) | LookError::Locked(_)) => {
-                refused::forget(node, Place::Outside)
+                refused::forget(&node.runtime, Place::Outside)
             }
         }
         taken
@@ -213,13 +217,13 @@ impl Looking {
     fn state_error_with(
         &mut self,
         node: &Arc<Node>,
-        pending: Option<pending::Pending>,
+        pending: Option<Pending>,
         error: &str,
     ) -> Result<String, LookError> {
         let text = format!("the configuration on STATE cannot be used: {error}");
         match pending {
             Some(pending) => {
-                pending::give_up(node, &pending, "the configuration could not be used");
+                pending::give_up(&node.configuration, &pending, "the configuration could not be used");
                 self.say_once(node, text);
                 Err(LookError::Load("trying the last confirmed configuration".to_owned()))
             }
@@ -250,7 +254,7 @@ impl Looking {
 
 /// Takes the first config that a source but STATE has.
 async fn look_outside(node: &Arc<Node>) -> Result<(), LookError> {
-    match source::from_outside(node).await {
+    match source::from_outside(&node.configuration).await {
         Search::Found(candidate) => enter_from_outside(node, candidate).await,
         Search::Failed(error) => Err(LookError::Load(error)),
         Search::Absent(text) => Err(LookError::Nothing(Some(text))),
@@ -273,7 +277,7 @@ async fn admit(node: &Arc<Node>, candidate: &Candidate) -> Result<(), LookError>
 /// Makes STATE as the candidate wants it, if it is missing, and takes the candidate; a STATE that it opened and that has
 /// a config goes before it.
 async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<(), LookError> {
-    let config = configuration::read(node, &candidate.text)
+    let config = configuration::read(&node.runtime, &candidate.text)
         .map_err(|error| LookError::Invalid(format!("from {}: {error}", candidate.origin)))?;
     admit(node, &candidate).await?;
     if let Err(error) = volumes::provision_system_disk(&node.volumes, Some(Arc::new(config))).await {
@@ -281,7 +285,7 @@ async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<()
             .journal
             .warn(&format!("{error}; without STATE the machine config lasts until a restart"));
     }
-    match source::from_state(node) {
+    match source::from_state(&node.configuration) {
         Search::Found(kept) if change::is_for_keeps(&kept.text) => enter(node, kept),
         _ => enter(node, candidate),
     }
@@ -291,12 +295,12 @@ async fn enter_from_outside(node: &Arc<Node>, candidate: Candidate) -> Result<()
 fn enter(node: &Node, candidate: Candidate) -> Result<(), LookError> {
     let Candidate { origin, text } = candidate;
     let kept = text.clone();
-    configuration::put_into_force(node, text)
+    configuration::put_into_force(&node.configuration, text)
         .map_err(|error| LookError::Invalid(format!("from {origin}: {error}")))?;
     node.runtime.journal.say(&format!("machine config: taken from {origin}"));
     match origin {
-        Origin::State => configuration::remember(node),
-        _ => configuration::keep_on_state(node, &kept),
+        Origin::State => configuration::remember(&node.configuration),
+        _ => configuration::keep_on_state(&node.configuration, &kept),
     }
     Ok(())
 }
@@ -325,10 +329,10 @@ fn report(node: &Node, error: &LookError, wait: Duration) {
 /// Takes the copy of an earlier machined; says whether it could.
 pub fn restore_config(node: &Node, text: Zeroizing<String>) -> bool {
     // Found again, so that a later change can be kept.
-    if let Some(problem) = configuration::look_for_state(node).problem() {
+    if let Some(problem) = configuration::look_for_state(&node.configuration).problem() {
         node.runtime.journal.warn(problem);
     }
-    configuration::put_into_force(node, text).is_ok()
+    configuration::put_into_force(&node.configuration, text).is_ok()
 }
 
 #[cfg(test)]
@@ -351,7 +355,7 @@ mod tests {
         assert_eq!(kind().lock(), Some("no key matched"));
         wait_in_maintenance(&node, &LookError::Invalid("x".to_owned()));
         assert_eq!(kind().lock(), Some("no key matched"));
-        configuration::put_into_force(&node, Zeroizing::new(CONFIG.to_owned())).unwrap();
+        configuration::put_into_force(&node.configuration, Zeroizing::new(CONFIG.to_owned())).unwrap();
         assert_eq!(kind(), Maintenance::No);
         // A look that began before that.
         wait_in_maintenance(&node, &LookError::Locked("late".to_owned()));

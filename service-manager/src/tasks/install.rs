@@ -17,5 +17,5 @@ pub fn install(node: Arc<Node>) -> TaskFuture {
 
 /// Makes STATE and keeps the config on it.
 pub fn save_config(node: Arc<Node>) -> TaskFuture {
-    Box::pin(async move { configuration::keep_on_installed(&node).await.map_err(TaskError) })
+    Box::pin(async move { configuration::keep_on_installed(&node.configuration).await.map_err(TaskError) })
 }

@@ -207,7 +207,8 @@ async fn node() -> Fixture {
     let status = runtime::store::ServiceStatus { running: true, healthy: true, unknown: false };
     let kind = &runtime::store::SERVICE;
     f.node.runtime.store.put(kind.writer, kind, "apid", runtime::store::Spec::Service(status)).unwrap();
-    crate::configuration::put_into_force(&f.node, zeroize::Zeroizing::new(CONFIG.to_owned())).unwrap();
+    crate::configuration::put_into_force(&f.node.configuration, zeroize::Zeroizing::new(CONFIG.to_owned()))
+        .unwrap();
     f
 }
 

@@ -19,10 +19,10 @@ use tpm::Transport;
 
 use zeroize::Zeroizing;
 
+use super::handle::Configuration;
 use super::source::{Candidate, Origin, Search, text_of};
 use crate::block::Opened;
 use crate::boot_medium;
-use crate::node::Node;
 
 /// How long the drivers of network cards may take, whose addresses tell this machine from others.
 const CARDS_DEADLINE: Duration = Duration::from_secs(5);
@@ -30,41 +30,41 @@ const CARDS_DEADLINE: Duration = Duration::from_secs(5);
 const CARDS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// This machine's config in the bundle.
-pub(super) async fn read(node: &Arc<Node>) -> Search {
+pub(super) async fn read(configuration: &Arc<Configuration>) -> Search {
     let end = Instant::now() + CARDS_DEADLINE;
     loop {
-        let reader = node.clone();
+        let reader = configuration.clone();
         let error = match tokio::task::spawn_blocking(move || look(&reader)).await {
             Ok(Ok(Some(candidate))) => return Search::Found(candidate),
             Ok(Ok(None)) => return Search::Nothing,
             Ok(Err(error)) => error,
             Err(error) => return Search::Failed(format!("look for the config bundle: {error}")),
         };
-        if *node.configuration.settled.borrow() || Instant::now() >= end {
+        if *configuration.settled.borrow() || Instant::now() >= end {
             // A person can mend it, waiting cannot: the node opens itself to one.
             return Search::Absent(error);
         }
-        node.config_misses.send_modify(|count| *count += 1);
+        configuration.misses.send_modify(|count| *count += 1);
         tokio::time::sleep(CARDS_INTERVAL).await;
     }
 }
 
-fn look(node: &Node) -> Result<Option<Candidate>, String> {
-    let Some(device) = boot_medium::device(&node.runtime) else { return Ok(None) };
+fn look(configuration: &Configuration) -> Result<Option<Candidate>, String> {
+    let Some(device) = boot_medium::device(&configuration.runtime) else { return Ok(None) };
     let name = device.display().to_string();
     let mut disk =
-        Opened::open(&node.runtime.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
+        Opened::open(&configuration.runtime.path(&name)).map_err(|error| format!("open {name}: {error}"))?;
     let bytes = disk.bytes().map_err(|error| format!("size of {name}: {error}"))?;
     let found = find(&mut disk, bytes).map_err(|error| format!("{PATH} of {name}: {}", chain(&error)))?;
     let Some(file) = found else { return Ok(None) };
-    let Some(key) = key(node)? else {
+    let Some(key) = key(configuration)? else {
         return Err(format!(
             "{name} has a config bundle ({PATH}), and this system has no key to check it with: it was made without \
              `image build --config-key`, so no config of the bundle is taken; apply one"
         ));
     };
-    let connect = || -> Connected { Ok(Box::new(crate::tpm_device::open(&node.runtime.root)?)) };
-    let Own { selectors, passed_over } = own(&node.runtime.path("/sys"));
+    let connect = || -> Connected { Ok(Box::new(crate::tpm_device::open(&configuration.runtime.root)?)) };
+    let Own { selectors, passed_over } = own(&configuration.runtime.path("/sys"));
     take(&file, &key, &name, Machine { own: selectors, passed_over, connect })
 }
 
@@ -164,8 +164,8 @@ fn opened(sealed: &Sealed<'_>, connect: &impl Fn() -> Connected) -> Result<Zeroi
 }
 
 /// The image's key, as init left it.
-fn key(node: &Node) -> Result<Option<PublicKey>, String> {
-    let kept = installer::system::kept_config_key(&node.runtime.path("/"));
+fn key(configuration: &Configuration) -> Result<Option<PublicKey>, String> {
+    let kept = installer::system::kept_config_key(&configuration.runtime.path("/"));
     kept.map_err(|error| format!("{} ({KEPT_KEY_PATH})", chain(&error)))
 }
 
