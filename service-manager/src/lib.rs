@@ -6,6 +6,18 @@
 //! | apid | child of machined, uid 50 | clients (TCP 50000, mutual TLS), machined |
 //! | trustd | child of machined, uid 51 | nodes (TCP 50001, TLS and a token), machined for its material |
 //!
+//! machined has floors, and each module names only those below its own:
+//!
+//! | floor | modules | know |
+//! |---|---|---|
+//! | root | [`machined`], [`sequences`], [`tasks`], `services`, `long_lived`, `kubernetes` | the [`node`] with all handles, and when each feature does what |
+//! | front | [`server`]; apid and trustd in processes of their own | the node, and how a client is answered |
+//! | features | [`network`], [`time`], [`volumes`], [`upgrade`], `install`, [`configuration`], [`identity`], `reset`, [`controllers`] and others | the runtime, and the handles that each names: `volumes` < `upgrade` < `install` < `configuration` |
+//! | ground | `block`, [`system_disk`], [`meta`], `register`, `boot_medium`, `upgrade_record`, `locked`, `order`, `programs`, `material` and others | the runtime |
+//! | runtime | the crate [`runtime`] | no feature |
+//!
+//! A feature that wants a sequence has `order::Orders` start it, which does not know what a sequence does.
+//!
 //! Long-lived tasks of machined are started by [`runtime::Runtime::start_task`] in [`machined`], `long_lived` and `kubernetes`,
 //! and listed by `get tasks`. What each reads and writes stands in the head of its module. Besides, each service has its own
 //! (supervisor, log pump, check: [`runtime::services`]), and a sequence has one while it runs ([`runtime::sequencer`],
