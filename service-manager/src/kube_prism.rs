@@ -12,11 +12,11 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use balancer::{Balancer, Settings, Target, Upstream, UpstreamHealth};
-use kubernetes_node::Balanced;
+use kubernetes_node::{Balanced, KubernetesNode};
 use runtime::Runtime;
 use runtime::store::{
     Definition, ENDPOINT as API_SERVERS, KUBE_PRISM_CONFIG, KUBE_PRISM_ENDPOINTS, KUBE_PRISM_STATUS, Spec,
@@ -25,8 +25,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-use crate::node::Node;
 
 /// Between two questions which API servers there are, while none is known, and later.
 const SHORT_PERIOD: Duration = Duration::from_secs(2);
@@ -52,8 +50,8 @@ struct Running {
 }
 
 /// Keeps the balancer as the config wants it.
-pub(crate) async fn run(node: Arc<Node>) {
-    let mut config = node.runtime.config.subscribe();
+pub(crate) async fn run(runtime: Arc<Runtime>, kubernetes: Arc<OnceLock<KubernetesNode>>) {
+    let mut config = runtime.config.subscribe();
     let mut running: Option<Running> = None;
     let mut said = String::new();
     loop {
@@ -64,13 +62,13 @@ pub(crate) async fn run(node: Arc<Node>) {
                 // Its port is free when it has ended.
                 let _ = old.task.await;
                 for kind in [&KUBE_PRISM_CONFIG, &KUBE_PRISM_ENDPOINTS, &KUBE_PRISM_STATUS] {
-                    show(&node.runtime, kind, None);
+                    show(&runtime, kind, None);
                 }
             }
-            running = now.and_then(|wanted| start(&node, wanted, &mut said));
+            running = now.and_then(|wanted| start(&runtime, wanted, &mut said));
         }
         let period = match &running {
-            Some(running) => look(&node, running).await,
+            Some(running) => look(&runtime, &kubernetes, running).await,
             None => LONG_PERIOD,
         };
         if let Ok(Err(_)) = timeout(period, config.changed()).await {
@@ -79,7 +77,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     }
 }
 
-fn start(node: &Arc<Node>, wanted: Balanced, said: &mut String) -> Option<Running> {
+fn start(runtime: &Arc<Runtime>, wanted: Balanced, said: &mut String) -> Option<Running> {
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), wanted.port);
     let settings = Settings { connections: MAX_CONNECTIONS, ..Settings::default() };
     let balancer = match Balancer::bind(&[address], settings) {
@@ -87,18 +85,18 @@ fn start(node: &Arc<Node>, wanted: Balanced, said: &mut String) -> Option<Runnin
         Err(error) => {
             let text = format!("KubePrism: {error}");
             if *said != text {
-                node.runtime.journal.warn(&text);
+                runtime.journal.warn(&text);
                 *said = text;
             }
             return None;
         }
     };
     said.clear();
-    node.runtime.journal.say(&format!("KubePrism: listening on {address}"));
+    runtime.journal.say(&format!("KubePrism: listening on {address}"));
     let first = upstreams(&wanted, &[]);
-    publish(&node.runtime, &wanted, &first);
+    publish(runtime, &wanted, &first);
     // It ends with the balancer.
-    tokio::spawn(tell(node.clone(), address, balancer.health()));
+    tokio::spawn(tell(runtime.clone(), address, balancer.health()));
     let (upstreams, told) = watch::channel(first);
     let task = tokio::spawn(async move {
         balancer.run(told).await;
@@ -107,21 +105,21 @@ fn start(node: &Arc<Node>, wanted: Balanced, said: &mut String) -> Option<Runnin
 }
 
 /// Says when no API server answers, and when one does again.
-async fn tell(node: Arc<Node>, address: SocketAddr, mut health: watch::Receiver<Vec<UpstreamHealth>>) {
+async fn tell(runtime: Arc<Runtime>, address: SocketAddr, mut health: watch::Receiver<Vec<UpstreamHealth>>) {
     let mut is_silent = false;
     loop {
         let is_healthy = health.borrow().iter().any(|one| one.is_healthy);
         let status = json!({ "host": address.to_string(), "healthy": is_healthy });
-        show(&node.runtime, &KUBE_PRISM_STATUS, Some((STATUS_ID, status)));
+        show(&runtime, &KUBE_PRISM_STATUS, Some((STATUS_ID, status)));
         // The reasons change while the addresses are tried again: the first ones are enough.
         match silence(&health.borrow_and_update()) {
             Some(text) if !is_silent => {
                 is_silent = true;
-                node.runtime.journal.warn(&format!("KubePrism: no API server answers: {text}"));
+                runtime.journal.warn(&format!("KubePrism: no API server answers: {text}"));
             }
             None if is_silent => {
                 is_silent = false;
-                node.runtime.journal.say("KubePrism: an API server answers");
+                runtime.journal.say("KubePrism: an API server answers");
             }
             _ => {}
         }
@@ -139,8 +137,8 @@ fn silence(all: &[UpstreamHealth]) -> Option<String> {
 }
 
 /// Asks which API servers there are; when to ask again.
-async fn look(node: &Node, running: &Running) -> Duration {
-    let Some(kubernetes) = node.kubernetes.get() else { return SHORT_PERIOD };
+async fn look(runtime: &Runtime, kubernetes: &OnceLock<KubernetesNode>, running: &Running) -> Duration {
+    let Some(kubernetes) = kubernetes.get() else { return SHORT_PERIOD };
     let known = match kubernetes.control_planes().await {
         Ok(known) if !known.is_empty() => known,
         // Before the kubelet has joined, and while no API server answers, those that are known stay.
@@ -148,9 +146,9 @@ async fn look(node: &Node, running: &Running) -> Duration {
     };
     let addresses: Vec<String> = known.iter().map(IpAddr::to_string).collect();
     let endpoint = json!({ "addresses": addresses, "hosts": [] });
-    show(&node.runtime, &API_SERVERS, Some((API_SERVERS_ID, endpoint)));
+    show(runtime, &API_SERVERS, Some((API_SERVERS_ID, endpoint)));
     let now = upstreams(&running.wanted, &known);
-    publish(&node.runtime, &running.wanted, &now);
+    publish(runtime, &running.wanted, &now);
     running.upstreams.send_if_modified(|before| {
         let is_new = *before != now;
         *before = now;

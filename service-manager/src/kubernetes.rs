@@ -68,12 +68,12 @@ pub(crate) fn join(node: &Arc<Node>) {
     runtime.start_task(
         "shared-address",
         "holds the addresses that nodes share",
-        shared_address::run(node.clone()),
+        shared_address::run(shared_address::Cluster::new(runtime.clone(), node.kubernetes.clone())),
     );
     runtime.start_task(
         "kube-prism",
         "passes connections on to the API servers",
-        kube_prism::run(node.clone()),
+        kube_prism::run(runtime.clone(), node.kubernetes.clone()),
     );
 }
 

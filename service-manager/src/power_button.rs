@@ -8,19 +8,18 @@
 //! Does not: load drivers (udevd does: `button` for the ACPI device, then `evdev` for its input device).
 //! Source: Documentation/input/event-codes.rst, include/uapi/linux/input.h.
 
-use runtime::sequencer::{self, Start};
+use runtime::sequencer::Start;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use runtime::watched;
+use runtime::{Runtime, watched};
 use rustix::fs::{Mode, OFlags};
 use tokio::task::JoinHandle;
 
-use crate::node::Node;
-use crate::order::Order;
+use crate::order::{Order, Orders};
 
 const CLASS: &str = "/sys/class/input";
 /// `KEY_POWER`.
@@ -46,7 +45,7 @@ impl Drop for Buttons {
 
 impl Buttons {
     /// Watches every power button that is there and not watched yet.
-    pub(crate) fn look(&mut self, node: &Arc<Node>) {
+    pub(crate) fn look(&mut self, runtime: &Arc<Runtime>, orders: &Arc<Orders>) {
         self.tasks.retain(|_, task| !task.is_finished());
         for name in with_power_key(Path::new(CLASS)) {
             if self.tasks.contains_key(&name) {
@@ -54,13 +53,11 @@ impl Buttons {
             }
             match open(&name) {
                 Ok(device) => {
-                    node.runtime.journal.say(&format!("udevd: watching the power button {name}"));
-                    let task = tokio::spawn(watch(node.clone(), name.clone(), device));
+                    runtime.journal.say(&format!("udevd: watching the power button {name}"));
+                    let task = tokio::spawn(watch(runtime.clone(), orders.clone(), name.clone(), device));
                     self.tasks.insert(name, task);
                 }
-                Err(error) => {
-                    node.runtime.journal.warn(&format!("udevd: power button {name}: open: {error}"))
-                }
+                Err(error) => runtime.journal.warn(&format!("udevd: power button {name}: open: {error}")),
             }
         }
     }
@@ -92,21 +89,21 @@ fn open(name: &str) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(Path::new("/dev/input").join(name), flags, Mode::empty())
 }
 
-async fn watch(node: Arc<Node>, name: String, device: OwnedFd) {
+async fn watch(runtime: Arc<Runtime>, orders: Arc<Orders>, name: String, device: OwnedFd) {
     let pressed = match watched::readable(device) {
         Ok(device) => wait_for_press(device).await,
         Err(error) => Err(error.to_string()),
     };
     match pressed {
         Ok(()) => {
-            node.runtime.journal.say(&format!("power button {name} was pressed"));
+            runtime.journal.say(&format!("power button {name} was pressed"));
             let start = Start { force: true, ..Start::default() };
-            if let Err(locked) = sequencer::start(&node, Order::Shutdown, start) {
-                node.runtime.journal.warn(&locked.to_string());
+            if let Err(locked) = orders.start(Order::Shutdown, start) {
+                runtime.journal.warn(&locked.to_string());
             }
         }
         // The usual end of a device that was taken away.
-        Err(error) => node.runtime.journal.say(&format!("udevd: power button {name} is gone: {error}")),
+        Err(error) => runtime.journal.say(&format!("udevd: power button {name} is gone: {error}")),
     }
 }
 

@@ -161,7 +161,7 @@ static SERVICES: [Service; 11] = [
         id: "udevd",
         about: "loads modules for devices",
         starts: Starts::Task("startUdevd"),
-        program: Program::Task(|node| Box::pin(udevd::run(node))),
+        program: Program::Task(|node| Box::pin(udevd::run(of_udevd(&node)))),
         ..TASK
     },
     Service {
@@ -418,6 +418,20 @@ impl fmt::Display for Service {
 pub(crate) fn print(out: &mut dyn fmt::Write) -> fmt::Result {
     writeln!(out, "services:")?;
     SERVICES.iter().try_for_each(|service| write!(out, "{service}"))
+}
+
+fn of_udevd(node: &Node) -> udevd::Parts {
+    udevd::Parts {
+        runtime: node.runtime.clone(),
+        orders: node.orders.clone(),
+        udev: node.udev.clone(),
+        devices: node.devices.clone(),
+        buses: node.buses.clone(),
+        readiness: node.readiness.subscribe(),
+        misses: node.configuration.misses.subscribe(),
+        disks_settled: node.configuration.disks_settled.clone(),
+        settled: node.configuration.settled.clone(),
+    }
 }
 
 #[cfg(test)]

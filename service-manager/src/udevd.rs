@@ -14,29 +14,52 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondisk::kmod::AliasTable;
-use runtime::watched;
+use runtime::{Runtime, watched};
 use sys::{Errno, uevent};
+use tokio::sync::watch;
 
 use crate::modules::Modules;
-use crate::node::Node;
+use crate::order::Orders;
 use crate::power_button::Buttons;
-use crate::udev_rules;
+use crate::readiness::Readiness;
+use crate::udev_rules::{self, Applied};
 
 /// How long the first look waits for the API.
 const COLDPLUG_DEADLINE: Duration = Duration::from_secs(20);
 
+/// What the service needs, and who hears of devices.
+pub(crate) struct Parts {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) orders: Arc<Orders>,
+    /// The config's rules for devices.
+    pub(crate) udev: Arc<Applied>,
+    /// Counts block devices that came or went.
+    pub(crate) devices: watch::Sender<u64>,
+    /// Counts devices of the PCI bus that came, went, or got a driver.
+    pub(crate) buses: watch::Sender<u64>,
+    /// How far the API is.
+    pub(crate) readiness: watch::Receiver<Readiness>,
+    /// Counts looks for the machine config that found none.
+    pub(crate) misses: watch::Receiver<u64>,
+    /// Disks that were there at the start have their drivers.
+    pub(crate) disks_settled: watch::Sender<bool>,
+    /// All devices that were there at the start have.
+    pub(crate) settled: watch::Sender<bool>,
+}
+
 /// The service.
-pub async fn run(node: Arc<Node>) -> Result<(), String> {
-    if node.runtime.parameters.keep_module_signatures {
+pub(crate) async fn run(parts: Parts) -> Result<(), String> {
+    let parts = Arc::new(parts);
+    if parts.runtime.parameters.keep_module_signatures {
         sys::module::keep_signatures();
     }
     let socket = uevent::open().map_err(|e| format!("open the uevent socket: {e}"))?;
     let socket = watched::readable(socket).map_err(|e| format!("watch the uevent socket: {e}"))?;
-    let mut coldplug = tokio::spawn(coldplug_when_due(node.clone()));
+    let mut coldplug = tokio::spawn(coldplug_when_due(parts.clone()));
     let mut buffer = vec![0; uevent::MAX_BYTES];
     let mut fresh = BTreeSet::new();
     let (mut buttons, mut input) = (Buttons::default(), false);
-    buttons.look(&node);
+    buttons.look(&parts.runtime, &parts.orders);
     loop {
         let mut ready = tokio::select! {
             ready = socket.readable() => ready.map_err(|e| format!("wait for uevents: {e}"))?,
@@ -46,19 +69,19 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
             Ok(length) => {
                 let event = &buffer[..length];
                 input |= uevent::field(event, "SUBSYSTEM") == Some("input");
-                handle(&node, event, &mut fresh);
+                handle(&parts, event, &mut fresh);
             }
             Err(Errno::AGAIN) => {
                 ready.clear_ready();
                 // Events come in bursts: the module index is read once for each burst.
-                load_for(&node, std::mem::take(&mut fresh).iter().map(String::as_str));
+                load_for(&parts, std::mem::take(&mut fresh).iter().map(String::as_str));
                 if std::mem::take(&mut input) {
-                    buttons.look(&node);
+                    buttons.look(&parts.runtime, &parts.orders);
                 }
             }
             Err(Errno::NOBUFS) => {
-                node.runtime.journal.warn("udevd: events were lost; looking at all devices again");
-                coldplug = tokio::spawn(coldplug_now(node.clone()));
+                parts.runtime.journal.warn("udevd: events were lost; looking at all devices again");
+                coldplug = tokio::spawn(coldplug_now(parts.clone()));
             }
             Err(errno) => return Err(format!("receive a uevent: {errno}")),
         }
@@ -66,15 +89,15 @@ pub async fn run(node: Arc<Node>) -> Result<(), String> {
 }
 
 /// Takes note of a block device and of the alias of a new device.
-fn handle(node: &Node, event: &[u8], fresh: &mut BTreeSet<String>) {
+fn handle(parts: &Parts, event: &[u8], fresh: &mut BTreeSet<String>) {
     if uevent::field(event, "SUBSYSTEM") == Some("block") {
-        node.devices.send_modify(|count| *count += 1);
+        parts.devices.send_modify(|count| *count += 1);
     }
     if let (Some(action), Some(path)) = (uevent::field(event, "ACTION"), uevent::field(event, "DEVPATH")) {
-        udev_rules::event(&node.runtime, &node.udev, action, path);
+        udev_rules::event(&parts.runtime, &parts.udev, action, path);
     }
     if uevent::field(event, "SUBSYSTEM") == Some("pci") {
-        node.buses.send_modify(|count| *count += 1);
+        parts.buses.send_modify(|count| *count += 1);
     }
     if uevent::field(event, "ACTION") == Some("add")
         && let Some(alias) = uevent::field(event, "MODALIAS")
@@ -83,24 +106,24 @@ fn handle(node: &Node, event: &[u8], fresh: &mut BTreeSet<String>) {
     }
 }
 
-async fn coldplug_when_due(node: Arc<Node>) {
+async fn coldplug_when_due(parts: Arc<Parts>) {
     let aliases = driverless_aliases(Path::new("/sys/bus"));
-    load_for(&node, aliases.iter().map(String::as_str).filter(|alias| is_urgent(alias)));
-    let mut readiness = node.readiness.subscribe();
-    let mut misses = node.configuration.misses.subscribe();
+    load_for(&parts, aliases.iter().map(String::as_str).filter(|alias| is_urgent(alias)));
+    let mut readiness = parts.readiness.clone();
+    let mut misses = parts.misses.clone();
     // Lets loadConfig look at once.
-    node.devices.send_modify(|count| *count += 1);
+    parts.devices.send_modify(|count| *count += 1);
     let due = async {
         tokio::select! {
             _ = readiness.wait_for(|readiness| readiness.announced) => return,
             _ = misses.wait_for(|misses| *misses > 0) => {}
         }
-        load_disks(&node).await;
+        load_disks(&parts).await;
         let _ = readiness.wait_for(|readiness| readiness.announced).await;
     };
     // Whatever the API and the config wait for: the machine wants its drivers.
     let _ = tokio::time::timeout(COLDPLUG_DEADLINE, due).await;
-    coldplug_now(node).await;
+    coldplug_now(parts).await;
 }
 
 /// Folders with drivers of disks: of their controllers, and of what shows up behind those.
@@ -120,13 +143,13 @@ const NVME_DEADLINE: Duration = Duration::from_secs(3);
 /// Loads what disks need and waits until they are there. A module's insertion ends when the probing that it began
 /// has ended, so every round sees all of what the one before has found. NVMe and USB look for disks later; a stick
 /// comes as a change, as it would when someone plugs it in.
-async fn load_disks(node: &Node) {
-    let mut devices = node.devices.subscribe();
+async fn load_disks(parts: &Parts) {
+    let mut devices = parts.devices.subscribe();
     let mut tried = BTreeSet::new();
     loop {
         let aliases = driverless_aliases(Path::new("/sys/bus"));
         let before = tried.len();
-        tried.extend(load_matching(node, aliases.iter().map(String::as_str), is_disk_driver));
+        tried.extend(load_matching(parts, aliases.iter().map(String::as_str), is_disk_driver));
         if tried.len() == before {
             break;
         }
@@ -135,11 +158,12 @@ async fn load_disks(node: &Node) {
         async { while nvme_is_looking(Path::new("/sys/class/nvme")) && devices.changed().await.is_ok() {} };
     if tokio::time::timeout(NVME_DEADLINE, nvme).await.is_err() {
         let seconds = NVME_DEADLINE.as_secs();
-        node.runtime
+        parts
+            .runtime
             .journal
             .warn(&format!("udevd: an NVMe controller named no disk within {seconds} s (deadline NVMe)"));
     }
-    node.configuration.disks_settled.send_replace(true);
+    parts.disks_settled.send_replace(true);
 }
 
 fn is_disk_driver(path: &str) -> bool {
@@ -167,11 +191,11 @@ fn is_urgent(alias: &str) -> bool {
     virtio || (alias.starts_with("pci:") && alias.contains("bc02sc"))
 }
 
-async fn coldplug_now(node: Arc<Node>) {
+async fn coldplug_now(parts: Arc<Parts>) {
     let aliases = driverless_aliases(Path::new("/sys/bus"));
-    load_for(&node, aliases.iter().map(String::as_str));
-    node.configuration.disks_settled.send_replace(true);
-    node.configuration.settled.send_replace(true);
+    load_for(&parts, aliases.iter().map(String::as_str));
+    parts.disks_settled.send_replace(true);
+    parts.settled.send_replace(true);
 }
 
 /// Aliases of all devices that no driver has taken.
@@ -187,13 +211,13 @@ fn driverless_aliases(bus: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-fn load_for<'a>(node: &Node, aliases: impl Iterator<Item = &'a str>) {
-    load_matching(node, aliases, |_| true);
+fn load_for<'a>(parts: &Parts, aliases: impl Iterator<Item = &'a str>) {
+    load_matching(parts, aliases, |_| true);
 }
 
 /// Loads the modules for these devices whose path below the release's folder is wanted. Answers their names.
 fn load_matching<'a>(
-    node: &Node,
+    parts: &Parts,
     aliases: impl Iterator<Item = &'a str>,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Vec<String> {
@@ -211,8 +235,8 @@ fn load_matching<'a>(
     {
         match modules.insert(&index.with_dependencies([module]), |_| c"") {
             Ok(0) => {}
-            Ok(_) => node.runtime.journal.say(&format!("udevd: loaded module {}", module.name())),
-            Err(error) => node.runtime.journal.warn(&format!("udevd: {error}")),
+            Ok(_) => parts.runtime.journal.say(&format!("udevd: loaded module {}", module.name())),
+            Err(error) => parts.runtime.journal.warn(&format!("udevd: {error}")),
         }
         names.push(module.name().to_owned());
     }

@@ -16,12 +16,12 @@ use kubernetes_node::etcd::election::{Candidate, LEASE, RENEWAL_DEADLINE, Standi
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::cluster::Cluster;
 use super::leadership;
 use super::link::{RETRY, place};
 use super::serving::Serving;
 use crate::network::Owned;
 use crate::network::shared::{LIFETIME, Place};
-use crate::node::Node;
 
 /// Between two renewals.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -34,10 +34,15 @@ const GUARD: Duration = LIFETIME
     .saturating_add(Duration::from_millis(150));
 
 /// Stands for the address, and has it while this node leads, until `ends` says otherwise.
-pub(super) async fn hold(node: Arc<Node>, link: String, address: IpAddr, mut ends: watch::Receiver<()>) {
-    let place = place(&node, &link, address).await;
+pub(super) async fn hold(
+    cluster: Arc<Cluster>,
+    link: String,
+    address: IpAddr,
+    mut ends: watch::Receiver<()>,
+) {
+    let place = place(&cluster, &link, address).await;
     let mut holder = Holder {
-        node,
+        cluster,
         link,
         address,
         place,
@@ -69,7 +74,7 @@ fn guard(leader: &str, released: &str) -> Duration {
 }
 
 struct Holder {
-    node: Arc<Node>,
+    cluster: Arc<Cluster>,
     link: String,
     address: IpAddr,
     place: Place,
@@ -89,8 +94,8 @@ struct Holder {
 
 impl Holder {
     async fn step(&mut self) -> Result<(), String> {
-        let node = self.node.clone();
-        let Some(kubernetes) = node.kubernetes.get() else { return Ok(()) };
+        let cluster = self.cluster.clone();
+        let Some(kubernetes) = cluster.kubernetes.get() else { return Ok(()) };
         if let Err(reason) = self.may_serve(kubernetes).await {
             self.leave(&reason).await;
             return Ok(());
@@ -141,7 +146,7 @@ impl Holder {
         if is_new {
             self.announcements = ANNOUNCEMENTS;
             self.leadership =
-                Some(Owned(tokio::spawn(leadership::pass_on(self.node.clone())).abort_handle()));
+                Some(Owned(tokio::spawn(leadership::pass_on(self.cluster.clone())).abort_handle()));
             self.say(&format!(
                 "enabled shared IP {:?} on interface {:?}",
                 self.address.to_string(),
@@ -160,13 +165,13 @@ impl Holder {
         if !kubernetes.is_etcd_up() {
             return Err("etcd is not healthy".to_owned());
         }
-        self.serving.look(&self.node, kubernetes).await
+        self.serving.look(&self.cluster, kubernetes).await
     }
 
     /// What failed may pass by while the lease lasts. When to try again.
     async fn failed(&mut self, error: &str) -> Duration {
         if self.said != error {
-            self.node.runtime.journal.warn(&format!("vip {}: {error}", self.address));
+            self.cluster.runtime.journal.warn(&format!("vip {}: {error}", self.address));
             error.clone_into(&mut self.said);
         }
         if self.until.is_some_and(|until| Instant::now() < until) {
@@ -208,7 +213,7 @@ impl Holder {
     }
 
     fn say(&self, text: &str) {
-        self.node.runtime.journal.say(&format!("vip: {text}"));
+        self.cluster.runtime.journal.say(&format!("vip: {text}"));
     }
 }
 

@@ -12,16 +12,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::node::Node;
+use super::cluster::Cluster;
 
 /// Between two looks at who leads.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// Has another member lead each time that this node's does.
-pub(super) async fn pass_on(node: Arc<Node>) {
+pub(super) async fn pass_on(cluster: Arc<Cluster>) {
     let mut said = String::new();
     loop {
-        let passed = match node.kubernetes.get() {
+        let passed = match cluster.kubernetes.get() {
             Some(kubernetes) => kubernetes.pass_etcd_leadership_on().await,
             None => Ok(None),
         };
@@ -30,13 +30,13 @@ pub(super) async fn pass_on(node: Arc<Node>) {
                 said.clear();
                 if let Some(name) = successor {
                     let line = format!("vip: {name} leads etcd from now on: this node has a shared address");
-                    node.runtime.journal.say(&line);
+                    cluster.runtime.journal.say(&line);
                 }
             }
             Err(error) => {
                 let text = error.to_string();
                 if text != said {
-                    node.runtime.journal.warn(&format!("vip: pass etcd's leadership on: {text}"));
+                    cluster.runtime.journal.warn(&format!("vip: pass etcd's leadership on: {text}"));
                 }
                 said = text;
             }

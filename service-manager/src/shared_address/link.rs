@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::cluster::Cluster;
 use crate::network::shared::Place;
-use crate::node::Node;
 
 /// After an error.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// Tries until there is one.
-pub(super) async fn place(node: &Node, link: &str, address: IpAddr) -> Place {
+pub(super) async fn place(cluster: &Cluster, link: &str, address: IpAddr) -> Place {
     loop {
         match Place::new(link, address) {
             Ok(place) => return place,
             Err(error) => {
-                node.runtime.journal.warn(&format!("vip: {error}"));
+                cluster.runtime.journal.warn(&format!("vip: {error}"));
                 sleep(RETRY).await;
             }
         }

@@ -11,6 +11,7 @@
 //! Does not: give an address to a link: `network::shared` does, for a second or two at a time.
 //! Source: docs/users/shared-address.md.
 
+mod cluster;
 mod elected;
 mod leadership;
 mod link;
@@ -25,7 +26,7 @@ use config::own::Vrrp;
 use runtime::store::OPERATOR_SPEC;
 use tokio::sync::watch;
 
-use crate::node::Node;
+pub(crate) use cluster::Cluster;
 use serving::is_control_plane;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,24 +38,24 @@ enum Shared {
 }
 
 /// Follows the addresses of the config.
-pub(crate) async fn run(node: Arc<Node>) {
+pub(crate) async fn run(cluster: Arc<Cluster>) {
     let mut holders: BTreeMap<Shared, watch::Sender<()>> = BTreeMap::new();
-    let mut changes = node.runtime.store.follow(&[&OPERATOR_SPEC]);
-    let mut config = node.runtime.config.subscribe();
+    let mut changes = cluster.runtime.store.follow(&[&OPERATOR_SPEC]);
+    let mut config = cluster.runtime.config.subscribe();
     loop {
         config.mark_unchanged();
-        let wanted = wanted(&node);
+        let wanted = wanted(&cluster);
         // A holder ends when its sender does.
         holders.retain(|shared, _| wanted.contains(shared));
         for shared in wanted {
-            let node = &node;
+            let cluster = &cluster;
             holders.entry(shared.clone()).or_insert_with(|| {
                 let (sender, ends) = watch::channel(());
                 match shared {
                     Shared::Elected(link, address) => {
-                        tokio::spawn(elected::hold(node.clone(), link, address, ends))
+                        tokio::spawn(elected::hold(cluster.clone(), link, address, ends))
                     }
-                    Shared::Routed(router) => tokio::spawn(routed::hold(node.clone(), router, ends)),
+                    Shared::Routed(router) => tokio::spawn(routed::hold(cluster.clone(), router, ends)),
                 };
                 sender
             });
@@ -67,12 +68,12 @@ pub(crate) async fn run(node: Arc<Node>) {
 }
 
 /// The addresses of this node: those of etcd on a control plane node, those of VRRP on any.
-fn wanted(node: &Node) -> Vec<Shared> {
-    let document = node.runtime.document();
+fn wanted(cluster: &Cluster) -> Vec<Shared> {
+    let document = cluster.runtime.document();
     let documents = document.as_ref().map(|document| document.documents.as_slice()).unwrap_or_default();
     let mut wanted: Vec<Shared> = Vrrp::of(documents).into_iter().map(Shared::Routed).collect();
-    if is_control_plane(node) {
-        let operators = node.runtime.store.list(&OPERATOR_SPEC);
+    if is_control_plane(cluster) {
+        let operators = cluster.runtime.store.list(&OPERATOR_SPEC);
         let elected = operators.iter().filter_map(|resource| resource.spec.shared_address());
         wanted.extend(elected.map(|(link, address)| Shared::Elected(link.to_owned(), address)));
     }

@@ -14,27 +14,27 @@ use tokio::time::sleep;
 use vrrp::router::{self, State};
 use vrrp::{Address, Driver, Interval, Status};
 
+use super::cluster::Cluster;
 use super::link::{RETRY, place};
 use super::serving::Serving;
 use crate::network::shared::Place;
-use crate::node::Node;
 
 /// Takes part in the virtual router, until `ends` says otherwise.
-pub(super) async fn hold(node: Arc<Node>, router: Vrrp, mut ends: watch::Receiver<()>) {
+pub(super) async fn hold(cluster: Arc<Cluster>, router: Vrrp, mut ends: watch::Receiver<()>) {
     let driver = match driver(&router) {
         Ok(driver) => driver,
         // The config's own rules are stricter.
-        Err(error) => return node.runtime.journal.warn(&format!("vrrp {}: {error}", router.address)),
+        Err(error) => return cluster.runtime.journal.warn(&format!("vrrp {}: {error}", router.address)),
     };
-    let mut held = Held { place: place(&node, &router.link, router.address).await };
+    let mut held = Held { place: place(&cluster, &router.link, router.address).await };
     let (fits, fit) = watch::channel(false);
     let status = driver.status();
-    let say = |text: &str| node.runtime.journal.say(&format!("vrrp {}: {text}", router.address));
+    let say = |text: &str| cluster.runtime.journal.say(&format!("vrrp {}: {text}", router.address));
     // Nothing is ever sent.
     let ended = async move { drop(ends.changed().await) };
     tokio::select! {
         () = driver.run(&mut held, fit, ended, &say) => {}
-        never = look(&node, &fits, &say) => match never {},
+        never = look(&cluster, &fits, &say) => match never {},
         () = tell(status, &router, &say) => {}
     }
 }
@@ -56,12 +56,12 @@ fn driver(wanted: &Vrrp) -> Result<Driver, String> {
 }
 
 /// Has the router know whether this node serves.
-async fn look(node: &Node, fits: &watch::Sender<bool>, say: &impl Fn(&str)) -> Infallible {
+async fn look(cluster: &Cluster, fits: &watch::Sender<bool>, say: &impl Fn(&str)) -> Infallible {
     let mut serving = Serving::default();
     let mut said = String::new();
     loop {
-        let found = match node.kubernetes.get() {
-            Some(kubernetes) => serving.look(node, kubernetes).await,
+        let found = match cluster.kubernetes.get() {
+            Some(kubernetes) => serving.look(cluster, kubernetes).await,
             None => Err("Kubernetes has not started".to_owned()),
         };
         fits.send_replace(found.is_ok());

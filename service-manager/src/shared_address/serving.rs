@@ -8,7 +8,7 @@ use kubernetes_node::{KubernetesNode, OwnApiServer, kubelet};
 use runtime::services::machine::State;
 use tokio::time::Instant;
 
-use crate::node::Node;
+use super::cluster::Cluster;
 
 /// Between two looks at the API server.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -27,12 +27,16 @@ pub(super) struct Serving {
 
 impl Serving {
     /// Whether the kubelet runs and, on a control plane node, the API server serves; why not.
-    pub(super) async fn look(&mut self, node: &Node, kubernetes: &KubernetesNode) -> Result<(), String> {
-        let kubelet = node.runtime.services.record(kubelet::ID);
+    pub(super) async fn look(
+        &mut self,
+        cluster: &Cluster,
+        kubernetes: &KubernetesNode,
+    ) -> Result<(), String> {
+        let kubelet = cluster.runtime.services.record(kubelet::ID);
         if kubelet.is_none_or(|record| record.state != State::Running) {
             return Err("the kubelet does not run".to_owned());
         }
-        if !is_control_plane(node) {
+        if !is_control_plane(cluster) {
             return Ok(());
         }
         if self.looked.is_none_or(|looked| looked.elapsed() >= PERIOD) {
@@ -49,6 +53,6 @@ impl Serving {
 }
 
 /// Whether this node runs the control plane.
-pub(super) fn is_control_plane(node: &Node) -> bool {
-    node.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane())
+pub(super) fn is_control_plane(cluster: &Cluster) -> bool {
+    cluster.runtime.config().is_some_and(|config| config.machine.machine_type.is_control_plane())
 }
