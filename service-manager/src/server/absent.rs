@@ -13,7 +13,7 @@ use api::proto::securityapi as security;
 use api::proto::securityapi::security_service_server::SecurityService;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::Answers;
+use super::answers::Answers;
 
 type Answer<T> = Result<Response<T>, Status>;
 

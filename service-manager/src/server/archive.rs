@@ -14,8 +14,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tonic::{Response, Status};
 
+use super::answers::{Answers, answers};
 use super::walks::{Reader, Walk};
-use super::{Answers, answers};
 use crate::node::Node;
 
 /// Bytes of one message.

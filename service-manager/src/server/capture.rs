@@ -16,7 +16,7 @@ use sys::packet::{self, Instruction, MOST_INSTRUCTIONS};
 use tokio::io::unix::AsyncFd;
 use tonic::{Response, Status};
 
-use super::{Answers, Sender, answers};
+use super::answers::{Answers, Sender, answers};
 use crate::node::Node;
 
 const MAGIC: u32 = 0xa1b2_c3d4;

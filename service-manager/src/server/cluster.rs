@@ -19,8 +19,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Response, Status};
 
+use super::answers::{Answers, Sender, answers, is_admin};
 use super::cluster_nodes::{Nodes, host};
-use super::{Answers, Sender, answers, is_admin};
 use crate::identity::certificates;
 use crate::node::Node;
 use crate::programs::Program;

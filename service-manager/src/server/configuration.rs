@@ -13,7 +13,8 @@ use api::proto::machine as proto;
 use tonic::{Request, Response, Status};
 use zeroize::Zeroizing;
 
-use super::{Answers, streams};
+use super::answers::Answers;
+use super::streams;
 use crate::configuration::apply::{self, Failure};
 use crate::configuration::duration;
 use crate::identity::certificates;
@@ -47,7 +48,8 @@ impl MachineService for Own {
     ) -> Result<Response<own::RecoveryKeysResponse>, Status> {
         let node = self.node.clone();
         let offered =
-            super::blocking(move || volumes::offered(&node.volumes).map_err(Status::internal)).await?;
+            super::answers::blocking(move || volumes::offered(&node.volumes).map_err(Status::internal))
+                .await?;
         let keys = offered.into_iter().map(|key| own::RecoveryKey {
             volume: key.volume,
             slot: key.slot.into(),
@@ -79,9 +81,10 @@ impl MachineService for Own {
         let own::UnlockRequest { volume, key } = request.into_inner();
         let key = Zeroizing::new(key);
         let node = self.node.clone();
-        let unlocked =
-            super::blocking(move || volumes::unlock(&node.volumes, &volume, &key).map_err(not_unlocked))
-                .await?;
+        let unlocked = super::answers::blocking(move || {
+            volumes::unlock(&node.volumes, &volume, &key).map_err(not_unlocked)
+        })
+        .await?;
         let answer = own::Unlock {
             metadata: None,
             slot: unlocked.slot.into(),

@@ -11,10 +11,11 @@ use api::proto::cosi::resource as proto;
 use runtime::store::{Bookmark, Change, ChangeKind, Definition, Resource, Watch};
 use tonic::Status;
 
-use super::cosi::{encode, tombstone};
+use super::answers::Sender;
+use super::cosi_form::{encode, tombstone};
 use super::lists::turn;
+use super::query;
 use super::selection::Selection;
-use super::{Sender, query};
 use crate::node::Node;
 
 /// The version of the protocol that knows BOOTSTRAPPED and ERRORED.

@@ -31,7 +31,7 @@ pub(crate) struct Storage {
 impl StorageService for Storage {
     async fn disks(&self, _request: Request<()>) -> Result<Response<proto::DisksResponse>, Status> {
         let node = self.node.clone();
-        super::blocking(move || disks(&node)).await.map(Response::new)
+        super::answers::blocking(move || disks(&node)).await.map(Response::new)
     }
 
     async fn block_device_wipe(
@@ -43,7 +43,7 @@ impl StorageService for Storage {
             return Err(Status::invalid_argument("wipe: no device is named"));
         }
         let node = self.node.clone();
-        super::blocking(move || wipe(&node, &devices)).await.map(Response::new)
+        super::answers::blocking(move || wipe(&node, &devices)).await.map(Response::new)
     }
 }
 

@@ -14,8 +14,8 @@ use api::proto::machine as proto;
 use api::proto::machine::list_request::Type;
 use tonic::{Response, Status};
 
+use super::answers::{Answers, answers, blocking};
 use super::walks::{Reader, Walk};
-use super::{Answers, answers, blocking};
 use crate::node::Node;
 
 /// Bytes of one message of Read.

@@ -18,7 +18,8 @@ use runtime::request;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Answers, Sender, answer_with, answers, containers, query};
+use super::answers::{Answers, Sender, answer_with, answers};
+use super::{containers, query};
 use crate::node::Node;
 use crate::upgrade::import::Import;
 use ::containers::{Client, FetchError, Image};

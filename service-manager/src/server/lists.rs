@@ -7,7 +7,7 @@ use runtime::request;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Response, Status};
 
-use super::{Answers, answers};
+use super::answers::{Answers, answers};
 
 /// machined's runtime has two threads: the other one is everybody else's.
 static TURNS: Semaphore = Semaphore::const_new(1);
@@ -44,7 +44,7 @@ mod tests {
     use tokio_stream::StreamExt as _;
 
     use super::*;
-    use crate::server::STREAM_QUEUE;
+    use crate::server::answers::STREAM_QUEUE;
 
     #[tokio::test]
     async fn no_more_is_made_than_is_read_and_waits() {

@@ -11,10 +11,10 @@ use runtime::request;
 use runtime::services::Operation;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::answers::{Answers, answer_with};
 use super::{
-    Answers, answer_with, archive, capture, client_configuration, configuration, containers, control, etcd,
-    files, generate, images, kubernetes, meta, netstat, processors, reset, statistics, streams, system,
-    upgrades, usage,
+    archive, capture, client_configuration, configuration, containers, control, etcd, files, generate,
+    images, kubernetes, meta, netstat, processors, reset, statistics, streams, system, upgrades, usage,
 };
 use crate::node::Node;
 
@@ -54,12 +54,12 @@ impl MachineService for Machine {
 
     async fn mounts(&self, _request: Request<()>) -> Answer<proto::MountsResponse> {
         let node = self.node.clone();
-        super::blocking(move || system::mounts(&node)).await.map(Response::new)
+        super::answers::blocking(move || system::mounts(&node)).await.map(Response::new)
     }
 
     async fn processes(&self, _request: Request<()>) -> Answer<proto::ProcessesResponse> {
         let node = self.node.clone();
-        super::blocking(move || system::processes(&node)).await.map(Response::new)
+        super::answers::blocking(move || system::processes(&node)).await.map(Response::new)
     }
 
     async fn load_avg(&self, _request: Request<()>) -> Answer<proto::LoadAvgResponse> {
@@ -114,14 +114,14 @@ impl MachineService for Machine {
         &self,
         request: Request<proto::MetaWriteRequest>,
     ) -> Answer<proto::MetaWriteResponse> {
-        meta::write(&self.node, &super::roles(&request), request.get_ref()).await.map(Response::new)
+        meta::write(&self.node, &super::answers::roles(&request), request.get_ref()).await.map(Response::new)
     }
 
     async fn meta_delete(
         &self,
         request: Request<proto::MetaDeleteRequest>,
     ) -> Answer<proto::MetaDeleteResponse> {
-        meta::delete(&self.node, &super::roles(&request), request.get_ref()).await.map(Response::new)
+        meta::delete(&self.node, &super::answers::roles(&request), request.get_ref()).await.map(Response::new)
     }
 
     async fn disk_stats(&self, _request: Request<()>) -> Answer<proto::DiskStatsResponse> {
@@ -138,7 +138,7 @@ impl MachineService for Machine {
 
     async fn netstat(&self, request: Request<proto::NetstatRequest>) -> Answer<proto::NetstatResponse> {
         let node = self.node.clone();
-        super::blocking(move || netstat::netstat(&node, request.get_ref())).await.map(Response::new)
+        super::answers::blocking(move || netstat::netstat(&node, request.get_ref())).await.map(Response::new)
     }
 
     async fn service_list(&self, _request: Request<()>) -> Answer<proto::ServiceListResponse> {
@@ -267,7 +267,7 @@ impl MachineService for Machine {
         _request: Request<proto::EtcdSnapshotRequest>,
     ) -> Answer<Self::EtcdSnapshotStream> {
         let snapshot = etcd::snapshot(&self.node).await?;
-        let (sender, answer) = super::answers();
+        let (sender, answer) = super::answers::answers();
         request::feed(sender.clone(), etcd::send(snapshot, sender));
         Ok(answer)
     }

@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 mod absent;
+mod answers;
 mod archive;
 mod callers;
 mod capture;
@@ -20,6 +21,7 @@ mod configuration;
 mod containers;
 mod control;
 mod cosi;
+mod cosi_form;
 mod cosi_watch;
 mod disks;
 mod etcd;
@@ -68,25 +70,15 @@ use api::proto::resource::resource_service_server::ResourceServiceServer;
 use api::proto::securityapi::security_service_server::SecurityServiceServer;
 use api::proto::storage::storage_service_server::StorageServiceServer;
 use api::proto::time::time_service_server::TimeServiceServer;
-use api::roles::{Role, RoleSet};
 use runtime::listeners::ListenError;
-use runtime::request::{self, Report, Requests};
+use runtime::request::{Report, Requests};
 use tokio::net::UnixListener;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status};
 
 use crate::node::Node;
 use crate::programs::{MACHINED_SOCKET, Program};
 
-/// Messages that a slow reader may be behind before its sender waits.
-const STREAM_QUEUE: usize = 8;
 /// Largest message either way: what clients of both generations take.
 const MAX_MESSAGE_BYTES: usize = 32 << 20;
-
-/// A server stream.
-pub(crate) type Answers<T> = ReceiverStream<Result<T, Status>>;
-type Sender<T> = mpsc::Sender<Result<T, Status>>;
 
 /// Opens the socket, or finds the one that an earlier machined opened.
 pub fn open(node: &Arc<Node>) -> Result<(), ListenError> {
@@ -145,42 +137,6 @@ pub async fn serve_on(node: Arc<Node>, listener: UnixListener) -> Result<(), Str
         .serve_with_incoming(callers::admitted(listener, journal))
         .await
         .map_err(|e| format!("serve the API socket: {e}"))
-}
-
-/// The caller's roles, as apid passed them on.
-fn roles<T>(request: &Request<T>) -> RoleSet {
-    let values = request.metadata().get_all("talos-role");
-    RoleSet::from_names(values.iter().filter_map(|value| value.to_str().ok()))
-}
-
-fn is_admin<T>(request: &Request<T>) -> bool {
-    roles(request).contains(Role::Admin)
-}
-
-/// A stream, and the end that feeds it.
-fn answers<T>() -> (Sender<T>, Response<Answers<T>>) {
-    let (sender, receiver) = mpsc::channel(STREAM_QUEUE);
-    (sender, Response::new(ReceiverStream::new(receiver)))
-}
-
-/// A stream of what is known already; it ends early when the client leaves.
-fn answer_with<T: Send + 'static>(messages: Vec<Result<T, Status>>) -> Response<Answers<T>> {
-    let (sender, answer) = answers();
-    request::feed(sender.clone(), async move {
-        for message in messages {
-            if sender.send(message).await.is_err() {
-                return;
-            }
-        }
-    });
-    answer
-}
-
-/// Runs file work off the async threads.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
-) -> Result<T, Status> {
-    request::blocking(work).await
 }
 
 #[cfg(test)]

@@ -33,8 +33,10 @@ pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<Str
     let checked = wanted.clone();
     // A container has no disks: it stops, and its runtime removes what it kept.
     if !node.is_container() {
-        super::blocking(move || reset::check(&worker.reset, &checked).map_err(Status::failed_precondition))
-            .await?;
+        super::answers::blocking(move || {
+            reset::check(&worker.reset, &checked).map_err(Status::failed_precondition)
+        })
+        .await?;
     }
     if wanted.leaves {
         let kubernetes = super::kubernetes::of(node)?;
@@ -46,7 +48,8 @@ pub(super) async fn reset(node: &Arc<Node>, request: ResetRequest) -> Result<Str
     let worker = node.clone();
     let noted = wanted.clone();
     if !node.is_container() && !wanted.leaves {
-        super::blocking(move || reset::note(&worker.reset, &noted).map_err(Status::internal)).await?;
+        super::answers::blocking(move || reset::note(&worker.reset, &noted).map_err(Status::internal))
+            .await?;
     }
     let actor_id = events::actor_id();
     node.runtime.journal.say(&format!("reset via API received ({graceful}), actor {actor_id}"));

@@ -13,8 +13,9 @@ use runtime::store::{
 use tokio::sync::broadcast::Receiver;
 use tonic::{Request, Response, Status};
 
+use super::answers::{Answers, Sender, answers, is_admin};
 use super::lists::answer_as_read;
-use super::{Answers, Sender, answers, is_admin, locked, query};
+use super::{locked, query};
 use crate::node::Node;
 
 /// The service.

@@ -15,8 +15,9 @@ use runtime::request;
 use tokio::sync::broadcast::error::RecvError;
 use tonic::{Response, Status};
 
+use super::answers::{Answers, Sender, answers};
 use super::pod_logs::PodLog;
-use super::{Answers, Sender, answers, query};
+use super::query;
 use crate::flight_recorder;
 use crate::node::Node;
 

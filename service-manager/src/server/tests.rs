@@ -19,7 +19,7 @@ use runtime::Runtime;
 use runtime::services::Definition;
 use runtime::store::{SERVICE, ServiceStatus, Spec};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Streaming};
+use tonic::{Code, Request, Streaming};
 
 use super::*;
 

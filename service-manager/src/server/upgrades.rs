@@ -18,7 +18,7 @@ use runtime::request;
 use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 
-use super::{Answers, answers};
+use super::answers::{Answers, answers};
 use crate::node::Node;
 use crate::order::Order;
 use crate::upgrade::{self, CALL_PATIENCE, Tell};

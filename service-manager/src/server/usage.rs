@@ -11,8 +11,8 @@ use std::sync::Arc;
 use api::proto::machine as proto;
 use tonic::{Response, Status};
 
+use super::answers::{Answers, answers};
 use super::walks::{Reader, Walk};
-use super::{Answers, answers};
 use crate::node::Node;
 
 /// Folders deeper than this are not entered: a bind mount may contain itself.

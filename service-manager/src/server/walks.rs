@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tonic::{Request, Status};
 
-use super::Sender;
+use super::answers::Sender;
 use crate::programs::CALLER;
 
 /// Streams of one client.
