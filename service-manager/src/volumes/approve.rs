@@ -12,20 +12,21 @@ use installer::device::Disk;
 use installer::measured;
 use installer::volumes::Volume;
 use ondisk::gpt::Table;
+use runtime::errors::chain;
 use unlock::{KeyKind, SealedKey};
 
 use super::handle::Volumes;
 use super::opening::{self, Job, Request};
-use super::place;
 use super::tpm::{Approved, RESTART_FIRST};
+use super::{place, specs};
 use crate::secure_boot;
 use crate::system_disk::partition_path;
 
 /// Approves the system of this UKI for the encrypted volumes of a disk, and for the user's. Blocks.
 pub(crate) fn approve(volumes: &Volumes, disk: &Path, table: &Table, uki: &[u8]) -> Result<(), String> {
     let _one_at_a_time = volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
-    let pcr_11 = measured::pcr_11(uki).map_err(|error| super::chain(&error))?;
-    for volume in super::all(volumes) {
+    let pcr_11 = measured::pcr_11(uki).map_err(|error| chain(&error))?;
+    for volume in specs::all(volumes) {
         let partition = match Volume::named(&volume) {
             Some(_) => table.by_name(&volume).map(|partition| partition_path(disk, partition.number)),
             // One that is there twice is not used.

@@ -13,9 +13,10 @@ use runtime::errors::chain;
 use unlock::{KeyKind, Kind, Record, RecordKey, is_bound_kind};
 
 use super::handle::Volumes;
+use super::host::NodeHost;
 use super::place::{self, NoDisk};
 use super::specs::{self, PREFIXES, VolumeSpec};
-use super::{NodeHost, encryption};
+use super::{encryption, wanted};
 use crate::system_disk;
 
 /// One volume under an old and a new config.
@@ -171,7 +172,7 @@ pub(crate) struct Asked {
 pub(crate) async fn check(volumes: &Arc<Volumes>, asked: Asked) -> Result<Vec<String>, Refusal> {
     let volumes = volumes.clone();
     let work = move || {
-        super::SYSTEM.into_iter().try_for_each(|volume| check_one(&volumes, &asked, volume))?;
+        specs::SYSTEM.into_iter().try_for_each(|volume| check_one(&volumes, &asked, volume))?;
         let specs = specs::of(&asked.documents);
         let warnings = specs.iter().map(|spec| check_spec(&volumes, &asked, spec));
         warnings.filter_map(Result::transpose).collect()
@@ -180,10 +181,10 @@ pub(crate) async fn check(volumes: &Arc<Volumes>, asked: Asked) -> Result<Vec<St
 }
 
 fn check_one(volumes: &Volumes, asked: &Asked, volume: &str) -> Result<(), Refusal> {
-    let new = encryption::wanted(&asked.config, volume);
+    let new = wanted::of_system(&asked.config, volume);
     check_keys(volumes, volume, new.as_ref())?;
     let in_force = volumes.runtime.config();
-    let before = in_force.as_ref().map(|config| encryption::wanted(config, volume));
+    let before = in_force.as_ref().map(|config| wanted::of_system(config, volume));
     let in_step = volumes.in_step(volume);
     check_schemes(volume, &[before.as_ref().and_then(Option::as_ref), in_step.as_ref()], new.as_ref())?;
     // In maintenance EPHEMERAL is as the config before left it: the boot says what is wrong with it, and can be reset.
@@ -200,7 +201,7 @@ fn check_one(volumes: &Volumes, asked: &Asked, volume: &str) -> Result<(), Refus
     let Some((holds, _)) = installer::volumes::holds(&mut host, volume).map_err(failed)? else {
         return Ok(());
     };
-    let way_back = asked.way_back.as_ref().and_then(|(config, _)| encryption::wanted(config, volume));
+    let way_back = asked.way_back.as_ref().and_then(|(config, _)| wanted::of_system(config, volume));
     let old = old_keys(volumes, volume, before.flatten(), way_back);
     Change { volume, holds, old: &old, new: new.as_ref(), staged: asked.staged }.check()
 }

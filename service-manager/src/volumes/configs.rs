@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use config::documents::MaxSize;
+use installer::volumes::{EPHEMERAL, STATE};
 use runtime::store::{
     Fact, Spec, VOLUME_CONFIG, VolumeConfig, VolumeEncryption, VolumeFilesystem, VolumeKey, VolumePartition,
     VolumeProvisioning, VolumeTarget,
@@ -17,9 +18,10 @@ use runtime::store::{
 use unlock::{KeyKind, Record};
 
 use super::handle::Volumes;
+use super::mount::VAR;
 use super::specs::{self, VolumeSpec};
 use super::state_files::MOUNT_POINT;
-use super::{EPHEMERAL, STATE, VAR, encryption};
+use super::wanted;
 
 /// Keeps the resources like the config.
 pub(crate) async fn follow(volumes: Arc<Volumes>) {
@@ -34,7 +36,7 @@ fn publish(volumes: &Volumes) {
     let system = [(STATE, MOUNT_POINT), (EPHEMERAL, VAR)].map(|(name, target)| {
         let partition =
             VolumePartition { label: name.to_owned(), grow: name == EPHEMERAL, ..Default::default() };
-        let encryption = encryption::wanted(&config, name);
+        let encryption = wanted::of_system(&config, name);
         (name.to_owned(), volume(partition, Some(target.to_owned()), encryption.as_ref()))
     });
     let further = specs::in_force(volumes).into_iter().map(|spec| (spec.name.clone(), of_spec(&spec)));

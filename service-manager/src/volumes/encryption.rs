@@ -7,19 +7,16 @@
 
 use std::fs;
 
-use config::Config;
-use config::v1alpha1::{Encryption, EncryptionKey};
 use installer::encryption::Lock;
 use installer::volumes::{EPHEMERAL, STATE};
 use ondisk::luks2::Cipher;
 use ondisk::meta::tags;
 use unlock::{IdentityError, Kind, Machine, Record, RecordKey, Refused, Secret, is_bound_kind, static_key};
-use zeroize::Zeroizing;
 
 use super::handle::Volumes;
 use super::key::{Origin, VolumeKey};
 use super::opening::Job;
-use super::{salt, specs};
+use super::{salt, specs, wanted};
 use crate::upgrade_record;
 
 /// Why a key of STATE cannot be locked to STATE.
@@ -28,49 +25,9 @@ const LOCKED_TO_ITSELF: &str = "it is locked to STATE, and STATE is that: leave 
 /// How the config in force wants a volume, the system's or the user's; `None`: not encrypted.
 pub(super) fn in_force(volumes: &Volumes, volume: &str) -> Option<Record> {
     match volume {
-        STATE | EPHEMERAL => wanted(&*volumes.runtime.config()?, volume),
+        STATE | EPHEMERAL => wanted::of_system(&*volumes.runtime.config()?, volume),
         _ => specs::find(volumes, volume)?.encryption,
     }
-}
-
-/// How the config wants a volume of the system; `None`: not encrypted.
-pub(crate) fn wanted(config: &Config, volume: &str) -> Option<Record> {
-    let both = &config.machine.system_disk_encryption;
-    let settings = match volume {
-        STATE => &both.state,
-        EPHEMERAL => &both.ephemeral,
-        _ => return None,
-    };
-    settings.as_ref().map(record)
-}
-
-/// An encryption of the config.
-pub(super) fn record(settings: &Encryption) -> Record {
-    let mut record = Record::default();
-    record.keys = settings.keys.iter().map(record_key).collect();
-    record.cipher = settings.cipher.map(|cipher| cipher.as_str().to_owned()).unwrap_or_default();
-    record.key_bits = settings.key_size.into();
-    record.sector_bytes = settings.block_size.into();
-    record.options = settings.options.iter().map(|option| option.as_str().to_owned()).collect();
-    record
-}
-
-fn record_key(key: &EncryptionKey) -> RecordKey {
-    let kind = match (&key.static_key, &key.node_id, &key.kms, &key.tpm, &key.recovery) {
-        (Some(key), ..) => Kind::Static(Zeroizing::new(key.passphrase.expose_secret().to_owned())),
-        (_, Some(_), ..) => Kind::NodeId,
-        (_, _, Some(key), ..) => Kind::Kms { endpoint: key.endpoint.clone() },
-        (_, _, _, Some(key), _) => Kind::Tpm {
-            check_secure_boot: key.check_secureboot_status_on_enroll,
-            pcrs: key.options.as_ref().and_then(|options| options.pcrs.clone()),
-        },
-        (.., Some(key)) => Kind::Recovery { recipients: key.recipients.clone() },
-        // Validation refuses it before.
-        (None, None, None, None, None) => Kind::Other("a key without a kind".to_owned()),
-    };
-    let mut made = RecordKey::new(key.slot, kind);
-    made.lock_to_state = key.lock_to_state;
-    made
 }
 
 /// What this node brings to its keys.
@@ -94,7 +51,7 @@ impl Own {
     pub(super) fn of(volumes: &Volumes, record: &Record, volume: &str) -> Self {
         // A plain STATE can be copied with its salt.
         let locks_by_default =
-            volumes.runtime.config().is_some_and(|config| wanted(&config, STATE).is_some());
+            volumes.runtime.config().is_some_and(|config| wanted::of_system(&config, STATE).is_some());
         let locks = |key| lock(key, volume, locks_by_default) != Lock::Never;
         let salt = if record.keys.iter().any(locks) { salt::of(volumes) } else { salt::kept(volumes) };
         let has_tpm_key = record.keys.iter().any(|key| matches!(key.kind, Kind::Tpm { .. }));
@@ -131,16 +88,6 @@ fn lock(key: &RecordKey, volume: &str, by_default: bool) -> Lock {
         None if by_default && volume != STATE && is_bound_kind(&key.kind.name()) => Lock::Usual,
         Some(false) | None => Lock::Never,
     }
-}
-
-/// Whether a key of the record needs more than the machine itself, so that another try may end otherwise.
-pub(super) fn needs_others(record: &Record) -> bool {
-    record.keys.iter().any(|key| matches!(key.kind, Kind::Kms { .. }))
-}
-
-/// Whether a person can open it when nothing else does.
-pub(super) fn has_recovery_key(record: &Record) -> bool {
-    record.keys.iter().any(|key| matches!(key.kind, Kind::Recovery { .. }))
 }
 
 /// Who the machine is. Reads the firmware's tables.
@@ -261,6 +208,8 @@ pub(super) fn reasons(keys: &[Result<VolumeKey, Refused>]) -> String {
 mod tests {
     use installer::encryption::KeySecret;
 
+    use config::Config;
+
     use super::*;
 
     const UUID: &str = "bc94b891-0df9-47d8-a7d3-c7c199d66b0e";
@@ -286,18 +235,18 @@ mod tests {
 
     fn ephemeral(keys: &str) -> Record {
         let section = format!("  systemDiskEncryption: {{ephemeral: {{provider: luks2, keys: [{keys}]}}}}\n");
-        wanted(&config(&section), EPHEMERAL).unwrap()
+        wanted::of_system(&config(&section), EPHEMERAL).unwrap()
     }
 
     #[test]
     fn a_config_says_which_volume_is_encrypted() {
         let plain = config("");
-        assert!(wanted(&plain, STATE).is_none() && wanted(&plain, EPHEMERAL).is_none());
+        assert!(wanted::of_system(&plain, STATE).is_none() && wanted::of_system(&plain, EPHEMERAL).is_none());
         let state = config(
             "  systemDiskEncryption: {state: {provider: luks2, keys: [{nodeID: {}}], options: [no_read_workqueue]}}\n",
         );
-        assert!(wanted(&state, EPHEMERAL).is_none());
-        let record = wanted(&state, STATE).unwrap();
+        assert!(wanted::of_system(&state, EPHEMERAL).is_none());
+        let record = wanted::of_system(&state, STATE).unwrap();
         assert_eq!(record.options, ["no_read_workqueue"]);
         assert!(record.keys.len() == 1 && record.keys[0].kind == Kind::NodeId);
         let text = String::from_utf8(record.write().to_vec()).unwrap();

@@ -20,8 +20,9 @@ use tokio::sync::watch;
 
 use super::handle::{Awaits, Volumes};
 use super::make::{Layout, Trouble, What};
+use super::mount::VAR;
 use super::specs::{self, PREFIXES, VolumeSpec};
-use super::{VAR, blocking, encryption, make, mapping, mount, place, status};
+use super::{make, mapping, mount, place, status, wanted};
 
 /// Between two attempts to open what a server has a key of.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -52,8 +53,8 @@ pub(crate) async fn are_found(volumes: &Arc<Volumes>) -> bool {
     let volumes = volumes.clone();
     let is_there =
         |volumes: &Volumes, spec: &VolumeSpec| matches!(place::find(volumes, &spec.name), Ok(Some(_)));
-    let look = move || Ok(specs::in_force(&volumes).iter().all(|spec| is_there(&volumes, spec)));
-    blocking(look).await.unwrap_or(false)
+    let look = move || specs::in_force(&volumes).iter().all(|spec| is_there(&volumes, spec));
+    runtime::request::blocking(look).await
 }
 
 /// Keeps them as the config wants them. `devices` counts those that came or went.
@@ -89,13 +90,7 @@ pub(crate) async fn follow(volumes: Arc<Volumes>, mut devices: watch::Receiver<u
 
 async fn look(volumes: &Arc<Volumes>, why: Why) {
     let worker = volumes.clone();
-    let done = blocking(move || {
-        bring_all(&worker, why);
-        Ok(())
-    });
-    if let Err(error) = done.await {
-        volumes.runtime.journal.warn(&format!("volumes of the machine config: {error}"));
-    }
+    runtime::request::blocking(move || bring_all(&worker, why)).await;
 }
 
 fn bring_all(volumes: &Volumes, why: Why) {
@@ -140,7 +135,7 @@ fn bring(volumes: &Volumes, spec: &VolumeSpec) -> Result<(), (String, Awaits)> {
     };
     let what = What { disk: &disk, layout: Layout::Named(spec), encryption: spec.encryption.as_ref() };
     let made = make::make(volumes, &what).map_err(|trouble| {
-        let asks_server = spec.encryption.as_ref().is_some_and(encryption::needs_others);
+        let asks_server = spec.encryption.as_ref().is_some_and(wanted::needs_others);
         (chain(&trouble), awaits(&trouble, asks_server))
     })?;
     let device = made.device.display();

@@ -13,7 +13,7 @@ use unlock::{KeyKind, Refused};
 use zeroize::Zeroize;
 
 use super::kms::KmsVault;
-use super::recovery::RecoveryVault;
+use super::recovery_vault::RecoveryVault;
 use super::tpm::TpmVault;
 
 /// What a slot costs whoever guesses: the second recommendation of RFC 9106, for machines without much memory.

@@ -14,11 +14,12 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use unlock::Record;
 
 use super::handle::Volumes;
+use super::host::NodeHost;
 use super::key::VolumeKey;
 use super::opening::Done;
 use super::specs::VolumeSpec;
 use super::status::{Encrypted, Place};
-use super::{NodeHost, mapping, seed, status, synchronise};
+use super::{mapping, seed, status, told};
 use crate::system_disk::{self, partition_path};
 
 /// A volume that can be mounted.
@@ -142,8 +143,8 @@ pub(super) fn make_with(volumes: &Volumes, what: &What<'_>, recovery: &[VolumeKe
     let before = by_init(volumes, name).filter(|_| done.is_none());
     match (&done, &before) {
         (Some(done), _) => {
-            synchronise::say(volumes, name, done);
-            super::recovery::tell(volumes, name, wanted, done, is_new);
+            told::header(volumes, name, done);
+            told::recovery_key(volumes, name, wanted, done, is_new);
             volumes.runtime.journal.say(&opened(name, &done.kind, done.slot));
         }
         (None, Some((slot, kind))) => volumes.runtime.journal.say(&opened(name, kind, *slot)),

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `make`, `host` | a partition becomes a device that can be mounted |
 //! | `handle`, `state_files`, `filesystem` | what the node remembers of them; STATE and files on it; what a device holds is mounted |
-//! | `state`, `look`, `mount`, `user_disks` | when, where, and what for |
+//! | `state`, `look`, `mount`, `user_disks`, `leave` | when, where, and what for; out of use |
 //! | `further`, `specs`, `place`, `seed` | the user's volumes: what documents of the config want, and on which disk |
-//! | `encryption`, `key`, `salt`, `kms`, `record`, `change` | keys from the config and who unseals them, META's record of STATE, what a new config may change |
+//! | `wanted`, `encryption`, `key`, `salt`, `kms`, `record`, `change` | keys from the config and who unseals them, META's record of STATE, what a new config may change |
 //! | `tpm`, `approve` | keys that this machine's TPM unseals, and in which systems it does |
-//! | `recovery`, `prompt` | keys that people have: offered as files of age, taken over the API and from the console |
+//! | `recovery`, `recovery_vault`, `prompt` | keys that people have: offered as files of age, taken over the API and from the console |
 //! | `opening`, `mapping`, `synchronise` | the process that has the keys, mappings, slots in step with the config |
-//! | `status` | what is known of them, for the API |
+//! | `status`, `told` | what is known of them, for the API and in the log |
 //!
 //! Owns: STATE whole; making, growing, opening and mounting volumes on this machine; `installer::volumes` decides what is written.
 //! Does not: touch a disk that the node was not started from, except where an installation, a person or the config
@@ -29,6 +29,7 @@ mod handle;
 mod host;
 mod key;
 mod kms;
+mod leave;
 mod look;
 mod make;
 mod mapping;
@@ -37,8 +38,10 @@ pub mod opening;
 mod place;
 mod program;
 mod prompt;
+mod random;
 mod record;
 mod recovery;
+mod recovery_vault;
 mod salt;
 mod seed;
 mod specs;
@@ -46,8 +49,10 @@ mod state;
 mod state_files;
 mod status;
 mod synchronise;
+mod told;
 mod tpm;
 mod user_disks;
+mod wanted;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -67,46 +72,21 @@ pub(crate) use further::{
 };
 pub use handle::Volumes;
 pub(crate) use host::NodeHost;
-pub(crate) use mount::{VAR, is_mounted, release};
+pub(crate) use leave::{close, release};
+pub(crate) use mount::{VAR, is_mounted};
 pub(crate) use prompt::watch as watch_console;
 pub(crate) use recovery::{NotUnlocked, offered, unlock, waits_for_somebody};
 pub(crate) use state::{provision, provision_system_disk};
 pub(crate) use state_files::State;
 pub(crate) use synchronise::follow;
 
-/// What the node keeps on its system disk.
-const SYSTEM: [&str; 2] = [STATE, EPHEMERAL];
-
 /// Has META say how a config wants STATE opened, before that config is on STATE. Blocks.
 pub(crate) fn keep_record(volumes: &Volumes, config: &Config) -> Result<(), String> {
-    match (volumes.open(STATE), encryption::wanted(config, STATE)) {
+    match (volumes.open(STATE), wanted::of_system(config, STATE)) {
         (Some(_), Some(wanted)) => record::keep(volumes, Some(&wanted)),
         // A STATE that is not encrypted needs none, and one that is stays so until it is wiped.
         _ => Ok(()),
     }
-}
-
-/// Takes the mappings of volumes that are to be wiped away. Blocks.
-pub(crate) fn close(volumes: &Volumes, partitions: &[String]) -> Result<(), String> {
-    for volume in SYSTEM {
-        if partitions.is_empty() || partitions.iter().any(|name| name == volume) {
-            mapping::close(volume)?;
-            status::closed(volumes, volume);
-        }
-    }
-    Ok(())
-}
-
-/// Every volume that this node has, or that the config wants.
-fn all(volumes: &Volumes) -> Vec<String> {
-    let mut names: Vec<String> = SYSTEM.map(str::to_owned).into();
-    let further = specs::in_force(volumes).into_iter().map(|spec| spec.name).chain(volumes.names());
-    for name in further {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
 }
 
 /// A volume of the config that lies on this disk, or in this partition of it. Blocks.
@@ -139,7 +119,7 @@ pub(crate) enum Ephemeral {
 /// Makes EPHEMERAL where it is missing, lets it fill the disk, and mounts it at /var.
 pub(crate) async fn mount_ephemeral(volumes: &Arc<Volumes>) -> Result<Ephemeral, String> {
     let volumes = volumes.clone();
-    blocking(move || mount_ephemeral_now(&volumes)).await
+    runtime::request::blocking(move || mount_ephemeral_now(&volumes)).await
 }
 
 fn mount_ephemeral_now(volumes: &Volumes) -> Result<Ephemeral, String> {
@@ -149,7 +129,7 @@ fn mount_ephemeral_now(volumes: &Volumes) -> Result<Ephemeral, String> {
     let Some(disk) = crate::system_disk::find(&volumes.runtime)?.filter(|disk| disk.slot.is_some()) else {
         return Ok(Ephemeral::Nowhere);
     };
-    let wanted = volumes.runtime.config().and_then(|config| encryption::wanted(&config, EPHEMERAL));
+    let wanted = volumes.runtime.config().and_then(|config| wanted::of_system(&config, EPHEMERAL));
     let layout = Layout::System(Volume::Ephemeral);
     let what = What { disk: &disk.path, layout, encryption: wanted.as_ref() };
     let made = match make::make(volumes, &what) {
@@ -162,8 +142,8 @@ fn mount_ephemeral_now(volumes: &Volumes) -> Result<Ephemeral, String> {
         Err(error) => {
             let reason = chain(&error);
             status::failed(volumes, EPHEMERAL, &reason);
-            let asks_server = wanted.as_ref().is_some_and(encryption::needs_others);
-            let is_worth_it = asks_server || wanted.as_ref().is_some_and(encryption::has_recovery_key);
+            let asks_server = wanted.as_ref().is_some_and(wanted::needs_others);
+            let is_worth_it = asks_server || wanted.as_ref().is_some_and(wanted::has_recovery_key);
             return match error {
                 Trouble::Locked(_) if is_worth_it => Ok(Ephemeral::Locked { reason, asks_server }),
                 _ => Err(reason),
@@ -182,11 +162,5 @@ pub(crate) async fn mount_user_disks(volumes: &Arc<Volumes>) -> Result<(), Strin
         return Ok(());
     };
     let volumes = volumes.clone();
-    blocking(move || user_disks::mount_all(&volumes, &config.machine.disks)).await
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    runtime::request::blocking(work).await
+    runtime::request::blocking(move || user_disks::mount_all(&volumes, &config.machine.disks)).await
 }

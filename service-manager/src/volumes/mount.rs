@@ -1,21 +1,19 @@
 //! Mounts of volumes.
 //!
-//! Owns: where EPHEMERAL goes and with which options; letting its file system fill its partition; unmounting.
+//! Owns: where EPHEMERAL goes and with which options; letting its file system fill its partition.
 //! Source: docs/formats/disk.md; xfs_growfs(8); the layout of xfs's superblock.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
 
 use super::filesystem::mount_volume;
-use super::handle::Volumes;
 use super::program;
 use super::specs::Mount;
-use super::state_files::MOUNT_POINT;
 use runtime::beneath;
 
 /// Where EPHEMERAL is mounted.
@@ -24,9 +22,6 @@ const GROW: &str = "/usr/sbin/xfs_growfs";
 const GROW_DEADLINE: Duration = Duration::from_secs(120);
 /// What a file system need not fill: less than this is no use.
 const SLACK_BYTES: u64 = 1 << 20;
-/// How long the last user of a volume may take to leave it.
-const BUSY_DEADLINE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Mounts EPHEMERAL. Devices and set-user-id programs are allowed below it: containers have them.
 pub(super) fn ephemeral(device: &Path) -> Result<(), String> {
@@ -118,44 +113,6 @@ fn is_mounted_in(mounts: &str, target: &str) -> bool {
     })
 }
 
-/// Takes STATE and EPHEMERAL, and what is mounted below /var, out of use, and their keys out of the kernel. Blocks.
-pub(crate) fn release(volumes: &Volumes) -> Result<(), String> {
-    volumes.forget_state();
-    super::further::stop(volumes);
-    let mounts = fs::read_to_string("/proc/self/mounts").map_err(|e| format!("read the mounts: {e}"))?;
-    let end = Instant::now() + BUSY_DEADLINE;
-    for target in ours(&mounts) {
-        loop {
-            match unmount(target.as_str(), UnmountFlags::NOFOLLOW) {
-                Ok(()) | Err(Errno::INVAL) => break,
-                Err(Errno::BUSY) if Instant::now() < end => std::thread::sleep(LOOK),
-                Err(errno) => return Err(format!("unmount {target}: {errno}")),
-            }
-        }
-    }
-    super::further::release(volumes);
-    super::close(volumes, &[])
-}
-
-/// What is to be unmounted, later mounts first: what lies below, and overlays that write there.
-fn ours(mounts: &str) -> Vec<String> {
-    let below = |target: &str, folder: &str| target == folder || target.starts_with(&format!("{folder}/"));
-    let is_ours = |target: &str, options: &str| {
-        let upper = options.split(',').find_map(|option| option.strip_prefix("upperdir="));
-        below(target, VAR) || below(target, MOUNT_POINT) || upper.is_some_and(|upper| below(upper, VAR))
-    };
-    let mut found: Vec<String> = mounts
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let (target, options) = (words.next()?, words.nth(1)?);
-            is_ours(target, options).then(|| target.replace("\\040", " "))
-        })
-        .collect();
-    found.reverse();
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,8 +122,7 @@ mod tests {
         overlay /opt overlay rw,lowerdir=/opt,upperdir=/var/system/overlays/opt-diff,workdir=/w 0 0\n";
 
     #[test]
-    fn mounts_are_left_in_reverse_order() {
-        assert_eq!(ours(MOUNTS), ["/opt", "/var/mnt/a b", "/var", "/system/state", "/var"]);
+    fn the_mount_on_top_counts() {
         assert_eq!(source_in(MOUNTS, "/var").as_deref(), Some("/dev/vda6"));
         assert_eq!(source_in(MOUNTS, "/var/mnt/data"), None);
         assert!(is_mounted_in(MOUNTS, "/var") && !is_mounted_in("tmpfs /var tmpfs rw 0 0\n", "/var"));

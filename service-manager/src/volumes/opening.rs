@@ -13,6 +13,7 @@ use std::time::Duration;
 use installer::device::{BlockDevice, Disk};
 use installer::encryption::{self, Key, Opened, Protection, Wanted};
 use ondisk::luks2::Cipher;
+use runtime::errors::chain;
 use serde::{Deserialize, Serialize};
 use sys::errno::Described;
 use unlock::{Plan, Refused};
@@ -20,6 +21,7 @@ use zeroize::Zeroizing;
 
 use super::key::{NoKey, VolumeKey};
 use super::program;
+use super::random::random;
 use super::tpm::{self, Approved};
 
 /// How machined calls itself.
@@ -175,7 +177,7 @@ pub fn serve() -> Result<(), String> {
 type Map<'m> = &'m mut dyn FnMut(&Request, &dyn BlockDevice, &Opened) -> Result<(), String>;
 
 fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
-    let failed = |error: installer::Error| super::chain(&error);
+    let failed = |error: installer::Error| chain(&error);
     let mut part = Disk::open_shared(Path::new(&request.device)).map_err(|error| failed(error.into()))?;
     let keys = request.keys();
     let mut done = Done::default();
@@ -187,7 +189,7 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
         Job::Format { cipher, key_bytes, sector_bytes } => {
             let (flags, keys) = (Vec::new(), keys.clone());
             let protection = Protection { cipher, key_bytes, sector_bytes, flags, keys };
-            encryption::format(&mut part, &request.volume, &protection, &mut chance).map_err(failed)?
+            encryption::format(&mut part, &request.volume, &protection, &mut random).map_err(failed)?
         }
         Job::Open | Job::Synchronise | Job::Approve(_) => {
             let to_try = request.to_try(&keys);
@@ -212,7 +214,7 @@ fn act(request: &Request, map: Map<'_>) -> Result<Done, String> {
         let kept: Vec<u8> = refused.iter().map(|one| one.slot).collect();
         let anew = request.sealed_anew();
         let wanted = Wanted { keys: &keys, kept: &kept, sealed_anew: &anew };
-        let mut synchronised = encryption::synchronise(&mut part, &mut opened, wanted, &mut chance);
+        let mut synchronised = encryption::synchronise(&mut part, &mut opened, wanted, &mut random);
         done.failed.append(&mut synchronised.problems);
         (done.added, done.replaced, done.removed) =
             (synchronised.added, synchronised.replaced, synchronised.removed);
@@ -231,16 +233,6 @@ fn map(request: &Request, part: &dyn BlockDevice, opened: &Opened) -> Result<(),
         Err(errno) => return Err(format!("remove the old mapping {}: {}", plan.name, Described(errno))),
     }
     plan.make(&opened.unlocked.key).map(drop).map_err(|error| error.to_string())
-}
-
-/// Random bytes; a kernel that has none ends the process: no volume is made of zeros.
-pub(super) fn chance(bytes: &mut [u8]) {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let count = rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty())
-            .expect("invariant: the kernel has random numbers long before a disk is found");
-        rest = rest.get_mut(count..).unwrap_or_default();
-    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use runtime::errors::chain;
 use runtime::store::Disk;
 
 use super::handle::Volumes;
-use super::specs::VolumeSpec;
-use super::{NodeHost, SYSTEM, seed};
+use super::host::NodeHost;
+use super::seed;
+use super::specs::{SYSTEM, VolumeSpec};
 use crate::block::{self, Listed};
 use crate::boot_medium;
 use crate::system_disk::{self, partition_path, read_table};

@@ -12,55 +12,19 @@ use std::path::Path;
 use std::sync::PoisonError;
 
 use installer::device::Disk;
-use installer::encryption::Vault;
 use installer::volumes::{EPHEMERAL, Holds, STATE, Volume};
-use recovery::{KeyError, Recipient, RecoveryKey, seal};
+use recovery::{KeyError, RecoveryKey};
 use runtime::errors::chain;
-use serde_json::{Map, Value, json};
-use unlock::{KeyKind, Kind, Record, SealedKey, Secret, passphrase};
+use unlock::{KeyKind, Record, SealedKey, passphrase};
 
 use super::handle::Volumes;
+use super::host::NodeHost;
 use super::key::{Origin, VolumeKey};
 use super::make::{Layout, What};
 use super::opening::{self, Done, Job, Request};
 use super::place::{self, Found};
-use super::{NodeHost, encryption, make, record, specs, status, synchronise};
-
-/// The field with the file.
-const FILE: &str = "ageFile";
-/// The setting with the public keys.
-const RECIPIENTS: &str = "recipients";
-
-/// Who a recovery key is encrypted to.
-#[derive(Debug)]
-pub(super) struct RecoveryVault {
-    /// As the config has them.
-    pub(super) recipients: Vec<String>,
-}
-
-impl Vault for RecoveryVault {
-    fn settings(&self) -> Map<String, Value> {
-        // Their order means nothing: it makes no new key.
-        let mut recipients = self.recipients.clone();
-        recipients.sort_unstable();
-        recipients.dedup();
-        Map::from_iter([(RECIPIENTS.to_owned(), json!(recipients))])
-    }
-
-    fn seal(&self, key: &[u8], _demands_config: bool) -> Result<Map<String, Value>, String> {
-        let parse = |text: &String| text.parse::<Recipient>().map_err(|error| format!("{text}: {error}"));
-        let recipients: Vec<Recipient> = self.recipients.iter().map(parse).collect::<Result<_, _>>()?;
-        let mut text = RecoveryKey::new(key).ok_or("a recovery key has 32 bytes")?.text();
-        text.push('\n');
-        let file = seal(text.as_bytes(), &recipients).map_err(|error| error.to_string())?;
-        let empty = SealedKey { kind: KeyKind::Recovery, settings: None, fields: Map::new() };
-        Ok(empty.with_bytes(FILE, &file).fields)
-    }
-
-    fn unseal(&self, _sealed: &SealedKey) -> Result<Secret, String> {
-        Err("it needs a person".to_owned())
-    }
-}
+use super::recovery_vault::{FILE, RECIPIENTS};
+use super::{encryption, make, record, specs, status, told};
 
 /// A recovery key as the node has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +42,7 @@ pub(crate) struct Offered {
 /// The recovery keys of this node's volumes, which may be locked. Blocks.
 pub(crate) fn offered(volumes: &Volumes) -> Result<Vec<Offered>, String> {
     let mut keys = Vec::new();
-    for volume in super::all(volumes) {
+    for volume in specs::all(volumes) {
         let found = match place::find(volumes, &volume) {
             // One of the user's that is there twice must not hide the others.
             Err(_) if Volume::named(&volume).is_none() => None,
@@ -244,37 +208,22 @@ fn reseal(
     let keys = encryption::keys(wanted, &encryption::Own::of(volumes, wanted, volume), volume);
     let request = Request::new(Job::Synchronise, volume, partition, &keys, &wanted.options);
     let done = opening::ask(&request.with_recovery(candidates))?;
-    synchronise::say(volumes, volume, &done);
+    told::header(volumes, volume, &done);
     status::synchronised(volumes, volume, wanted, &done);
     Ok(done)
 }
 
-/// Says where a recovery key that was just made is.
-pub(super) fn tell(volumes: &Volumes, name: &str, wanted: &Record, done: &Done, is_new: bool) {
-    for slot in new_keys(wanted, done, is_new) {
-        volumes.runtime.journal.say(&format!(
-            "{name}: a new recovery key is in slot {slot}; keep it: billetctl disk recovery-key {name}"
-        ));
-    }
-}
-
-fn new_keys(wanted: &Record, done: &Done, is_new: bool) -> Vec<u8> {
-    let keys = wanted.keys.iter().filter(|key| matches!(key.kind, Kind::Recovery { .. }));
-    let is_made = |slot: &u8| match is_new {
-        true => done.failed.iter().all(|(failed, _)| failed != slot),
-        false => done.added.contains(slot) || done.replaced.contains(slot),
-    };
-    keys.map(|key| key.slot).filter(is_made).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use installer::encryption::Vault;
     use ondisk::luks2::Cipher;
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
-    use unlock::RecordKey;
+    use unlock::{Kind, RecordKey};
 
+    use super::super::recovery_vault::RecoveryVault;
+    use super::super::told::new_keys;
     use super::*;
 
     const SOMEBODY: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";

@@ -8,13 +8,15 @@ use config::Document;
 use config::documents::{HEADER_BYTES, MaxSize, Provisioning, UserMount, XFS_LEAST_BYTES};
 use config::selector::Expression;
 use config::v1alpha1::Encryption;
-use installer::volumes::Named;
+use installer::volumes::{EPHEMERAL, Named, STATE};
 use rustix::mount::MountFlags;
 use unlock::Record;
 
-use super::encryption::record;
 use super::handle::Volumes;
+use super::wanted::record;
 
+/// What the node keeps on its system disk.
+pub(super) const SYSTEM: [&str; 2] = [STATE, EPHEMERAL];
 /// Where the user's volumes are mounted, by their names.
 pub(super) const MOUNTS: &str = "/var/mnt";
 /// What names of the partitions of such volumes begin with.
@@ -60,6 +62,18 @@ pub(super) fn in_force(volumes: &Volumes) -> Vec<VolumeSpec> {
 /// The one of this name.
 pub(super) fn find(volumes: &Volumes, name: &str) -> Option<VolumeSpec> {
     in_force(volumes).into_iter().find(|spec| spec.name == name)
+}
+
+/// Every volume that this node has, or that the config wants.
+pub(super) fn all(volumes: &Volumes) -> Vec<String> {
+    let mut names: Vec<String> = SYSTEM.map(str::to_owned).into();
+    let further = in_force(volumes).into_iter().map(|spec| spec.name).chain(volumes.names());
+    for name in further {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// Every volume that these documents want, in their order.
@@ -163,7 +177,7 @@ pub(super) mod tests {
             "version: v1alpha1\nmachine: {{type: worker, token: a.b, systemDiskEncryption: {{ephemeral: {SETTINGS}}}}}\n"
         );
         let section = config::load(section.as_bytes()).unwrap_or_else(|error| panic!("{error}")).config;
-        let section = super::super::encryption::wanted(&section, "EPHEMERAL").unwrap();
+        let section = super::super::wanted::of_system(&section, "EPHEMERAL").unwrap();
         let place = "provisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB}";
         for kind in ["UserVolumeConfig", "RawVolumeConfig"] {
             let all = specs(&[&format!("{kind}\nname: a\n{place}\nencryption: {SETTINGS}")]);

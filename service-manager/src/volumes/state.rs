@@ -13,9 +13,10 @@ use installer::volumes::{Holds, STATE, Volume};
 use runtime::errors::chain;
 
 use super::handle::Volumes;
+use super::host::NodeHost;
 use super::make::{Layout, What};
 use super::state_files::State;
-use super::{NodeHost, blocking, encryption, make, record, status};
+use super::{make, record, status, wanted};
 use crate::system_disk::{self, partition_path};
 
 /// Makes STATE on an installed disk where it is missing, as the config in force wants it, and mounts it.
@@ -24,7 +25,7 @@ use crate::system_disk::{self, partition_path};
 pub(crate) async fn provision(volumes: &Arc<Volumes>, disk: &Path) -> Result<State, String> {
     let (volumes, disk) = (volumes.clone(), disk.to_owned());
     let config = volumes.runtime.config().ok_or("there is no machine config")?;
-    let made = blocking(move || provision_now(&volumes, &disk, Some(&config))).await?;
+    let made = runtime::request::blocking(move || provision_now(&volumes, &disk, Some(&config))).await?;
     made.ok_or_else(|| "STATE was not made".to_owned())
 }
 
@@ -42,7 +43,7 @@ pub(crate) async fn provision_system_disk(
         let Some(disk) = system_disk::find(&worker.runtime)? else { return Ok(()) };
         provision_now(&worker, &disk.path, config.as_deref()).map(drop)
     };
-    let done = blocking(work).await;
+    let done = runtime::request::blocking(work).await;
     if let Err(error) = &done {
         status::failed(volumes, STATE, error);
     }
@@ -66,7 +67,7 @@ fn provision_now(volumes: &Volumes, disk: &Path, config: Option<&Config>) -> Res
     }
     let is_missing = matches!(held, None | Some((Holds::Nothing, _)));
     let wanted = match config {
-        Some(config) => encryption::wanted(config, STATE),
+        Some(config) => wanted::of_system(config, STATE),
         None if is_missing => {
             volumes
                 .runtime
@@ -126,12 +127,12 @@ pub(super) fn usable(volumes: &Volumes, device: &Path) -> Result<Option<PathBuf>
 /// Opens an encrypted STATE by the config in force, or by META's record. One that could not be opened is tried again only
 /// where a server has a key: others are the same, and deriving one takes seconds.
 fn open(volumes: &Volumes, disk: &Path) -> Result<PathBuf, String> {
-    let wanted = match volumes.runtime.config().and_then(|config| encryption::wanted(&config, STATE)) {
+    let wanted = match volumes.runtime.config().and_then(|config| wanted::of_system(&config, STATE)) {
         Some(wanted) => Some(wanted),
         None => record::read(volumes)?,
     };
     if let Some(problem) = volumes.problem(STATE)
-        && !wanted.as_ref().is_some_and(encryption::needs_others)
+        && !wanted.as_ref().is_some_and(wanted::needs_others)
     {
         return Err(problem);
     }

@@ -18,10 +18,11 @@ use unlock::{Record, Refused};
 
 use super::handle::{Open, Volumes};
 use super::key::VolumeKey;
+use super::mount::{VAR, is_mounted};
 use super::opening::{self, Done, Job, Request};
 use super::state_files::MOUNT_POINT;
 use super::status::{self, Encrypted, Place};
-use super::{VAR, encryption, is_mounted, make, mapping, record, recovery};
+use super::{encryption, make, mapping, record, told, wanted};
 use crate::system_disk;
 
 /// Keeps the slots in step.
@@ -53,7 +54,7 @@ fn adopt(volumes: &Volumes) {
         let wanted = volumes
             .runtime
             .config()
-            .and_then(|config| encryption::wanted(&config, volume))
+            .and_then(|config| wanted::of_system(&config, volume))
             .unwrap_or_default();
         let encrypted = Encrypted { wanted: &wanted, done: None, before: make::by_init(volumes, volume) };
         let is_open = mapping::is_there(volume, &disk.partition_path(partition));
@@ -85,15 +86,15 @@ fn bring(volumes: &Volumes, volume: &str, open: &Open, wanted: &Record) -> Resul
         if kept.as_ref() == Some(wanted)
             && let Some(done) = opened_by_init(volumes, &open.partition, wanted, &keys)
         {
-            say(volumes, volume, &done);
+            told::header(volumes, volume, &done);
             status::synchronised(volumes, volume, wanted, &done);
             return Ok(());
         }
     }
     let request = Request::new(Job::Synchronise, volume, &open.partition, &keys, &wanted.options);
     let done = opening::ask(&request)?;
-    say(volumes, volume, &done);
-    recovery::tell(volumes, volume, wanted, &done, false);
+    told::header(volumes, volume, &done);
+    told::recovery_key(volumes, volume, wanted, &done, false);
     status::synchronised(volumes, volume, wanted, &done);
     Ok(())
 }
@@ -120,25 +121,4 @@ fn opened_by_init(
         && found.stale.is_none();
     let bindings = installer::encryption::bindings(&found.header);
     is_it.then(|| Done { slot: opened.slot, kind: opened.kind.clone(), bindings, ..Done::default() })
-}
-
-/// Tells what was done to a header.
-pub(super) fn say(volumes: &Volumes, name: &str, done: &Done) {
-    if let Some(mended) = &done.mended {
-        volumes.runtime.journal.warn(&format!("{name}: {mended}"));
-    }
-    for reason in &done.refused {
-        volumes.runtime.journal.warn(&format!("{name}: {reason}"));
-    }
-    for (slots, what) in [(&done.added, "added"), (&done.replaced, "replaced"), (&done.removed, "removed")] {
-        for slot in slots {
-            volumes.runtime.journal.say(&format!("{name}: the key in slot {slot} was {what}"));
-        }
-    }
-    for (_, binding) in &done.bindings {
-        volumes.runtime.journal.say(&format!("{name}: {binding}"));
-    }
-    for (_, reason) in done.failed.iter().filter(|(_, reason)| !done.refused.contains(reason)) {
-        volumes.runtime.journal.warn(&format!("{name} is not in step with the machine config: {reason}"));
-    }
 }

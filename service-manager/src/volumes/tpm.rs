@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use tpm::{Demand, Device, Pcrs, Sealed, Values};
 use unlock::{KeyKind, SealedKey, Secret};
 
-use super::opening::chance;
+use super::random::random;
 use crate::register;
 use crate::secure_boot;
 
@@ -89,13 +89,13 @@ impl Vault for TpmVault {
             );
         }
         let demand = self.demand(demands_config)?;
-        let sealed = tpm::seal_to(&mut open()?, key, &demand, &mut chance);
+        let sealed = tpm::seal_to(&mut open()?, key, &demand, &mut random);
         Ok(sealed.map_err(|error| told(&error))?.to_json())
     }
 
     fn unseal(&self, sealed: &SealedKey) -> Result<Secret, String> {
         let sealed = Sealed::from_json(&sealed.fields).map_err(|error| error.to_string())?;
-        tpm::unseal(&mut open()?, &sealed, &mut chance).map_err(|error| told(&error))
+        tpm::unseal(&mut open()?, &sealed, &mut random).map_err(|error| told(&error))
     }
 
     /// In a start with a config from outside a key for others does not come back. The same key without that demand does,
@@ -106,8 +106,8 @@ impl Vault for TpmVault {
             return self.unseal(sealed);
         }
         let demand = self.demand(false)?;
-        let without = tpm::seal_to(&mut open()?, key, &demand, &mut chance).map_err(|error| told(&error))?;
-        tpm::unseal(&mut open()?, &without, &mut chance).map_err(|error| told(&error))
+        let without = tpm::seal_to(&mut open()?, key, &demand, &mut random).map_err(|error| told(&error))?;
+        tpm::unseal(&mut open()?, &without, &mut random).map_err(|error| told(&error))
     }
 }
 
@@ -213,7 +213,7 @@ pub(super) fn approve(
 /// The same with this machine's TPM.
 pub(super) fn approve_here(part: &mut dyn BlockDevice, pcr_11: [u8; 32]) -> Result<Approved, String> {
     let mut ask = |sealed: &mut Sealed, values: &Values| {
-        tpm::approve(&mut open()?, sealed, values, &mut chance).map_err(|error| told(&error))
+        tpm::approve(&mut open()?, sealed, values, &mut random).map_err(|error| told(&error))
     };
     approve(&mut ask, part, pcr_11)
 }
@@ -287,7 +287,7 @@ mod tests {
             |id, token| NewSlot { slot: Some(Id(id)), passphrase: b"x", cost: Cost::Pbkdf2(1000), token };
         let format = Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 512);
         let slots = [slot(0, Some(&token)), slot(2, None)];
-        let change = format.make(&[1; 64], &slots, &mut chance).unwrap();
+        let change = format.make(&[1; 64], &slots, &mut random).unwrap();
         fs::File::create(path).unwrap().set_len(17 << 20).unwrap();
         let mut disk = Disk::open_shared(path).unwrap();
         apply(&mut disk, 0, &change.steps).unwrap();

@@ -15,7 +15,9 @@ use rustix::mount::MountFlags;
 
 use super::filesystem::mount_volume;
 use super::handle::Volumes;
-use super::{NodeHost, is_mounted, seed};
+use super::host::NodeHost;
+use super::mount::is_mounted;
+use super::seed;
 use crate::system_disk;
 use crate::system_disk::partition_path;
 
