@@ -3,7 +3,7 @@
 //!
 //! Owns: which register; what it is extended with, once, before such a config comes into force; what keys of the TPM may
 //! demand of the next start.
-//! Does not: seal or unseal (`volumes::tpm` does); know sources (`source::Origin` says which are authenticated).
+//! Does not: seal or unseal (`volumes::tpm` does); know sources (`found::Origin` says which are authenticated).
 //! Order: the register, then STATE where it is made with that config, then the config. Nothing takes a register back.
 //! Fails by: a sentence. Until the register is extended no key of the TPM is used (`volumes::encryption`): a TPM that
 //! refuses, or appears late, opens nothing for such a config.

@@ -22,12 +22,13 @@ mod forward;
 mod frames;
 mod gather;
 mod merge;
+mod names;
 mod proxy;
 mod targets;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::pki::Identity;
@@ -37,6 +38,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 
 use clients::{Client, Clients};
+use names::Names;
 use runtime::request::Report;
 
 use crate::connections::http2;
@@ -46,22 +48,6 @@ use crate::programs::{LISTENER_FD, MACHINED_SOCKET, Program};
 
 /// Between attempts after a broken connection to machined.
 const RECONNECT: Duration = Duration::from_millis(100);
-
-/// What a connection needs to know of the node.
-#[derive(Debug, Default)]
-pub(crate) struct Names(RwLock<Vec<String>>);
-
-impl Names {
-    /// Whether a target means this node.
-    pub(crate) fn contains(&self, target: &str) -> bool {
-        let names = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        target == "localhost" || names.iter().any(|name| name == target)
-    }
-
-    fn replace(&self, names: &[String]) {
-        *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = names.to_vec();
-    }
-}
 
 /// Runs apid.
 pub async fn run() -> Result<(), String> {

@@ -19,7 +19,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tonic::{Code, Status};
 
-use super::Names;
 use super::backend::{Backend, Body};
 use super::bodies::{self, Bounded};
 use super::calls::{CallLog, Who};
@@ -27,6 +26,7 @@ use super::clients::{Client, Clients};
 use super::forward::{Forwarder, Nodes};
 use super::frames::{held_until_end, refusal};
 use super::gather;
+use super::names::Names;
 use super::targets::{Target, target};
 use crate::connections::Held;
 use crate::locked::{self, Maintenance};

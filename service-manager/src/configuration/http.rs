@@ -111,7 +111,7 @@ async fn text(response: http::Response<Incoming>) -> Result<Zeroizing<String>, S
     let limit = usize::try_from(super::MAX_BYTES).unwrap_or(usize::MAX);
     let body = Limited::new(response.into_body(), limit).collect().await.map_err(|e| e.to_string())?;
     let bytes = Zeroizing::new(body.to_bytes().to_vec());
-    super::source::text_of(&bytes)
+    super::found::text_of(&bytes)
 }
 
 /// Trusts the authorities of the image and of the config. Read anew each time: both may change.

@@ -2,7 +2,7 @@
 //!
 //! | part | owns |
 //! |---|---|
-//! | [`source`], [`volume`], [`bundle`], [`http`], [`address`] | finding a config |
+//! | [`source`], [`found`], [`volume`], [`bundle`], [`http`], [`address`] | finding a config |
 //! | [`files`] | its files on STATE |
 //! | [`change`], [`plan`] | pure: what differs, what that takes, which mode does what |
 //! | [`apply`] | one change from request to answer |
@@ -19,6 +19,7 @@ pub(crate) mod apply;
 mod bundle;
 pub(crate) mod change;
 mod files;
+pub(crate) mod found;
 mod handle;
 mod http;
 mod kept;

@@ -11,7 +11,7 @@ use ondisk::probe::Kind;
 use ondisk::{fat, iso9660};
 use zeroize::Zeroizing;
 
-use super::source::{Origin, Search, found};
+use super::found::{Origin, Search, found};
 use crate::block::{CLASS, Opened, disks_and_partitions, probe};
 use crate::boot_medium::CONFIG_VOLUME;
 

@@ -10,7 +10,4 @@
 mod mirror_tests;
 mod registries;
 
-pub(crate) use registries::files;
-
-/// Kubernetes' containerd.
-pub(crate) const CONFIG: &str = "/etc/cri/containerd.toml";
+pub(crate) use registries::{CONFIG, files};

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use config::v1alpha1::{Registries, RegistryAuth, RegistryConfig, RegistryMirror, RegistryTls};
 
-use super::CONFIG;
 use crate::files::{Operation, Wanted};
 
+/// Kubernetes' containerd.
+pub(crate) const CONFIG: &str = "/etc/cri/containerd.toml";
 /// Where containerd finds one folder a registry.
 const HOSTS: &str = "/var/etc/cri/hosts";
 /// Where certificates of registries are (docs/users/containerd.md).

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use config::cmdline::NodeParameters;
 use runtime::store::{Definition, IN_FORCE, MACHINE_CONFIG, MachineDocument, Resource, Spec};
 
-use super::kernel_params;
-
 /// A controller.
 pub(crate) struct Controller {
     /// As in the owner field of its outputs.
@@ -32,10 +30,13 @@ pub(crate) enum Action {
     /// The kernel's host and domain name.
     SetHostname { hostname: String, domain: String },
     /// Kernel parameters to be so, and no others.
-    KernelParams(kernel_params::Wanted),
+    KernelParams(KernelParams),
     /// The text of a file that lies on /system.
     WriteFile { path: &'static str, text: String },
 }
+
+/// Parameters and values, by id: `proc.sys.net.ipv4.ip_forward`, `sys.block.sda.queue.scheduler`.
+pub(crate) type KernelParams = BTreeMap<String, String>;
 
 /// The inputs of a controller at one moment.
 pub(crate) struct Snapshot<'a> {

@@ -14,7 +14,7 @@ use runtime::store::{
     LOADED_KERNEL_MODULE, MACHINE_CONFIG, Spec,
 };
 
-use super::controller::{Action, Controller, Snapshot};
+use super::controller::{Action, Controller, KernelParams, Snapshot};
 use crate::container;
 
 pub(crate) static CONTROLLER: Controller = Controller {
@@ -62,24 +62,21 @@ pub(crate) const NEEDED: [(&str, &str); 30] = [
 /// Those that every network namespace has of its own.
 const NETWORK: &str = "proc.sys.net.";
 
-/// Parameters and values, by id: `proc.sys.net.ipv4.ip_forward`, `sys.block.sda.queue.scheduler`.
-pub(crate) type Wanted = BTreeMap<String, String>;
-
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     let Some(document) = snapshot.machine_config() else { return Ok(Vec::new()) };
-    let needed: Wanted =
+    let needed: KernelParams =
         NEEDED.iter().map(|(name, value)| (format!("proc.sys.{name}"), (*value).to_owned())).collect();
     let machine = &document.config.machine;
     let sysctls = machine.sysctls.iter().map(|(name, value)| (format!("proc.sys.{}", plain(name)), value));
     let sysfs = machine.sysfs.iter().map(|(name, value)| (format!("sys.{}", plain(name)), value));
-    let given: Wanted = sysctls.chain(sysfs).map(|(id, value)| (id, value.clone())).collect();
+    let given: KernelParams = sysctls.chain(sysfs).map(|(id, value)| (id, value.clone())).collect();
     let given_specs = Action::Replace(&KERNEL_PARAM_SPEC, specs(&given));
     let defaults = Action::Replace(&KERNEL_PARAM_DEFAULT_SPEC, specs(&needed));
     let wanted = needed.into_iter().chain(given).collect();
     Ok(vec![given_specs, defaults, Action::KernelParams(wanted)])
 }
 
-fn specs(params: &Wanted) -> Vec<(String, Spec)> {
+fn specs(params: &KernelParams) -> Vec<(String, Spec)> {
     let spec = |(id, value): (&String, &String)| {
         let param = KernelParam { value: value.clone(), ignore_errors: true };
         (id.clone(), Spec::Fact(Box::new(Fact::KernelParam(param))))
@@ -114,10 +111,10 @@ fn path(id: &str) -> Option<PathBuf> {
 }
 
 /// Writes what differs, restores what is not wanted any more, publishes how it stands.
-pub(crate) fn perform(runtime: &Runtime, wanted: &Wanted) -> Result<(), String> {
+pub(crate) fn perform(runtime: &Runtime, wanted: &KernelParams) -> Result<(), String> {
     // All others of a container's are its host's, and what the host needs is not for a node to say.
     let own = wanted.iter().filter(|(id, _)| !container::is_one(runtime) || id.starts_with(NETWORK));
-    let wanted: &Wanted = &own.map(|(id, value)| (id.clone(), value.clone())).collect();
+    let wanted: &KernelParams = &own.map(|(id, value)| (id.clone(), value.clone())).collect();
     let before: BTreeMap<String, KernelParamStatus> = runtime
         .store
         .list(&KERNEL_PARAM_STATUS)
@@ -183,7 +180,7 @@ mod tests {
     use super::*;
     use crate::controllers::testing::{snapshot, store_with_config};
 
-    fn wanted(machine: &str) -> Wanted {
+    fn wanted(machine: &str) -> KernelParams {
         let actions = reconcile(&snapshot(&store_with_config(machine), &Default::default())).unwrap();
         let wanted = actions.into_iter().find_map(|action| match action {
             Action::KernelParams(wanted) => Some(wanted),

@@ -12,7 +12,7 @@ mod addresses;
 mod api_certificate;
 mod cluster;
 mod controller;
-mod dependencies;
+pub mod dependencies;
 mod diagnostics;
 mod environment;
 mod etc_files;
@@ -38,8 +38,6 @@ use controller::{Action, Controller, Snapshot};
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
-
-pub use dependencies::{Dependency, Edge, dependencies};
 
 pub(crate) use environment::{environment, variables};
 pub(crate) use etc_files::publish_as as publish_etc_file;

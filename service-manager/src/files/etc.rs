@@ -24,7 +24,8 @@ use rustix::mount::{
     mount_change, move_mount, open_tree, unmount,
 };
 
-use super::{Image, Target};
+use super::image::Image;
+use super::plan::Target;
 
 /// What the overlay says it is made from, by which it is known again.
 const SOURCE: &str = "etc-files";

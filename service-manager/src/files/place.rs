@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
 
-use super::Target;
+use super::plan::Target;
 use runtime::beneath;
 
 pub(super) fn place(root: &Path, target: &Target) -> Result<(), String> {

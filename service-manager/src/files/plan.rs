@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::image::{Found, Image, Original};
-use super::{Operation, Wanted};
+use super::wanted::{Operation, Wanted};
 use runtime::beneath;
 
 /// Permissions of a new file that says none.

@@ -9,6 +9,7 @@
 //! Source: Documentation/ABI/testing/sysfs-firmware-dmi-tables, sysfs-bus-pci.
 
 pub(crate) mod pci;
+mod shown;
 mod tpm_key;
 
 use std::sync::Arc;
@@ -17,9 +18,10 @@ use std::time::Duration;
 use ondisk::smbios;
 use runtime::Runtime;
 use runtime::store::{
-    Definition, Hardware, MEMORY_MODULE, MemoryModule, PCI_DEVICE, PROCESSOR, Processor, RuntimeSpec,
-    SECURITY_STATE, SYSTEM_INFORMATION, SecurityState, Spec, SystemInformation,
+    Hardware, MEMORY_MODULE, MemoryModule, PCI_DEVICE, PROCESSOR, Processor, RuntimeSpec, SECURITY_STATE,
+    SYSTEM_INFORMATION, SecurityState, Spec, SystemInformation,
 };
+use shown::put;
 
 const TABLE: &str = "/sys/firmware/dmi/tables/DMI";
 /// Set by systemd-stub, which starts a kernel out of a UKI (systemd's Boot Loader Interface).
@@ -90,12 +92,6 @@ fn publish_security(runtime: &Runtime) {
     };
     let spec = Spec::Runtime(RuntimeSpec::SecurityState(state));
     put(runtime, &SECURITY_STATE, vec![("securitystate".to_owned(), spec)]);
-}
-
-fn put(runtime: &Runtime, kind: &'static Definition, wanted: Vec<(String, Spec)>) {
-    if let Err(error) = runtime.store.replace(kind.writer, kind, wanted) {
-        runtime.journal.warn(&error.to_string());
-    }
 }
 
 fn processor(found: smbios::Processor) -> Hardware {

@@ -10,6 +10,8 @@ use runtime::Runtime;
 use runtime::store::{Hardware, Spec, TPM_KEY, TpmKey};
 use tpm::DeviceKey;
 
+use super::shown::put;
+
 /// Its only id.
 const ID: &str = "tpm";
 
@@ -22,11 +24,7 @@ pub(super) fn publish(runtime: &Runtime) {
         Ok(Some(key)) => {
             let key = spec(&key);
             let line = format!("this machine's TPM key: {} (`billetctl get tpmkeys`)", key.sha256);
-            super::put(
-                runtime,
-                &TPM_KEY,
-                vec![(ID.to_owned(), Spec::Hardware(Box::new(Hardware::TpmKey(key))))],
-            );
+            put(runtime, &TPM_KEY, vec![(ID.to_owned(), Spec::Hardware(Box::new(Hardware::TpmKey(key))))]);
             if runtime.config().is_none() {
                 runtime.journal.say(&line);
             }

@@ -13,7 +13,7 @@ use ondisk::probe::PROBE_BYTES;
 use runtime::Runtime;
 use runtime::errors::chain;
 
-use super::choose::{Candidate, Holds};
+use super::candidate::{Candidate, Holds};
 use crate::block::{self, Listed};
 use crate::boot_medium;
 

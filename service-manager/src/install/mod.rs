@@ -14,6 +14,7 @@
 //! Fails by: a sentence; the machine stays up and answers, and tries again when its config or its disks change.
 //! Source: docs/users/installing.md.
 
+mod candidate;
 mod choose;
 mod disks;
 mod failure;
@@ -44,7 +45,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 pub(crate) use failure::Failure;
 pub(crate) use handle::Installation;
 
-use choose::{Candidate, Holds, Refused, Wanted, choose};
+use candidate::{Candidate, Holds};
+use choose::{Refused, Wanted, choose};
 use source::{Prepared, Source};
 
 use crate::container;

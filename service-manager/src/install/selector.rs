@@ -8,7 +8,7 @@
 use config::schema::ByteSize;
 use config::v1alpha1::DiskSelector;
 
-use super::choose::Candidate;
+use super::candidate::Candidate;
 
 /// Whether a size stands to a wanted one as it should.
 type Comparison = fn(u64, u64) -> bool;

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use runtime::store::{LOG_DESTINATION_STATUS, LogDestination, RuntimeSpec, Spec};
 
+use super::destination::{Destination, Log};
+use super::endpoint::Endpoint;
+use super::line;
 use super::queue::Queue;
-use super::{Destination, Endpoint, Log, line};
 use runtime::Runtime;
 
 const FIRST_BACK_OFF: Duration = Duration::from_secs(1);

@@ -14,6 +14,7 @@
 //! that arrives is preceded by one that says how many are missing.
 //! Source: docs/users/logs.md; the fields of a line are those of the public documents of v1.13.
 
+mod destination;
 mod endpoint;
 mod line;
 mod link;
@@ -28,41 +29,10 @@ use std::sync::Arc;
 use config::Document;
 use tokio::task::AbortHandle;
 
-use endpoint::Endpoint;
+use destination::{Destination, Log};
 use queue::Queue;
 use runtime::Runtime;
 use runtime::store::{KMSG_LOG_CONFIG, KmsgLog, LOG_DESTINATION_STATUS, MachineDocument, RuntimeSpec, Spec};
-
-/// Which log a receiver gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Log {
-    Services,
-    Kernel,
-}
-
-impl Log {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Services => "services",
-            Self::Kernel => "kernel",
-        }
-    }
-}
-
-/// A receiver and what it gets.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Destination {
-    log: Log,
-    endpoint: String,
-    tags: BTreeMap<String, String>,
-}
-
-impl Destination {
-    /// The id of its status.
-    fn id(&self) -> String {
-        format!("{}/{}", self.log.name(), self.endpoint)
-    }
-}
 
 /// The tasks of a receiver; they end with it.
 struct Running(Vec<AbortHandle>);

@@ -18,13 +18,14 @@ use api::proto::machine::{ConfigLoadErrorEvent, ConfigValidationErrorEvent};
 use config::cmdline::ConfigSource;
 use zeroize::Zeroizing;
 
+use super::status::{Stage, publish_stage};
+use crate::configuration::found::{Candidate, Origin, Search};
 use crate::configuration::refused::{self, Place};
-use crate::configuration::source::{self, Candidate, Origin, Search};
+use crate::configuration::source;
 use crate::configuration::waiting::Pending;
 use crate::configuration::{self, change, pending};
 use crate::locked::{Look, Maintenance, Memory, decide};
 use crate::node::Node;
-use crate::tasks::{Stage, publish_stage};
 use crate::volumes;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);

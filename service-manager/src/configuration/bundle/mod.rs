@@ -19,8 +19,8 @@ use tpm::Transport;
 
 use zeroize::Zeroizing;
 
+use super::found::{Candidate, Origin, Search, text_of};
 use super::handle::Configuration;
-use super::source::{Candidate, Origin, Search, text_of};
 use crate::block::Opened;
 use crate::boot_medium;
 

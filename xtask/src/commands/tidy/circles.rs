@@ -22,7 +22,7 @@ pub(super) const KNOWN: [(&str, usize, usize); 11] = [
     ("init", 0, 2),
     ("installer", 0, 47),
     ("qemu-tests", 0, 3),
-    ("service-manager", 0, 25),
+    ("service-manager", 0, 2),
     ("xtask", 0, 26),
 ];
 
