@@ -22,12 +22,13 @@ mod resource;
 mod root_secrets;
 mod runtime;
 mod sections;
+mod source;
 mod spec;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{Notify, broadcast};
 
 use history::History;
 
@@ -46,10 +47,10 @@ pub use kubernetes::*;
 pub use link::*;
 pub use network_specs::*;
 pub use registry::{
-    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DHCP_LEASE, FILE_STATUS,
-    HOSTNAME_STATUS, IN_FORCE, INIT_STATUS, KERNEL_PARAM_STATUS, LINK_STATUS, MACHINE_CONFIG, MACHINE_TYPE,
-    MOUNT_STATUS, NAMESPACE, NAMESPACES, PERSISTENT, RESOURCE_DEFINITION, ROOT_LAYER, ROUTE_STATUS, SERVICE,
-    TIME_SERVER_STATUS, TIME_STATUS, Unresolved, resolve,
+    ADDRESS_STATUS, ALL, API_CERTIFICATE, BOOT_TIMELINE, CLOCK_SOURCE, DEFAULT_ROUTE, DHCP_LEASE,
+    FILE_STATUS, HOSTNAME_STATUS, IN_FORCE, INIT_STATUS, KERNEL_PARAM_STATUS, LINK_STATUS, MACHINE_CONFIG,
+    MACHINE_TYPE, MOUNT_STATUS, NAMESPACE, NAMESPACES, PERSISTENT, RESOURCE_DEFINITION, ROOT_LAYER,
+    ROUTE_STATUS, SERVICE, TIME_SERVER_STATUS, TIME_STATUS, Unresolved, resolve,
 };
 pub use resource::{Metadata, Phase, Resource};
 pub use root_secrets::*;
@@ -57,12 +58,13 @@ pub use runtime::*;
 #[cfg(any(test, feature = "testing"))]
 pub use samples::samples;
 pub use sections::*;
+pub use source::{Source, Tell};
 pub use spec::{
     AddressStatus, BootTimeline, ClockSource, DhcpLease, FileStatus, HostnameStatus, InitStatus,
     KernelParamStatus, MountStatus, RootLayer, RouteStatus, ServiceStatus, Spec, TimeStatus, TimelineEntry,
 };
 
-/// Changes that a watcher may lag behind before it is cut off.
+/// Changes that a watch may lag behind before it is cut off.
 const RING: usize = 1000;
 
 /// A refused write.
@@ -106,25 +108,15 @@ pub struct Change {
     pub bookmark: Bookmark,
 }
 
-/// A receiver of changes that looks at some types only.
+/// Whether resources of some types have changed, and no more: changes of other types wake nothing.
 #[derive(Debug)]
-pub struct Changes {
-    receiver: broadcast::Receiver<Change>,
-    kinds: Vec<&'static str>,
-}
+pub struct Changes(Arc<Notify>);
 
 impl Changes {
-    /// Waits until a resource of one of the types has changed. The caller reads them anew: after a lag some changes are lost,
-    /// and this returns too. It may be dropped and called again; no change is missed between.
+    /// Waits until a resource of one of the types has changed. The caller reads them anew: several changes are one here. It may be
+    /// dropped and called again; no change is missed between.
     pub async fn next(&mut self) {
-        loop {
-            match self.receiver.recv().await {
-                Ok(change) if !self.kinds.contains(&change.resource.metadata.kind) => {}
-                Ok(_) | Err(RecvError::Lagged(_)) => return,
-                // The process ends.
-                Err(RecvError::Closed) => std::future::pending().await,
-            }
-        }
+        self.0.notified().await;
     }
 }
 
@@ -146,7 +138,21 @@ type Key = (&'static str, String);
 #[derive(Debug, Default)]
 struct Items {
     resources: BTreeMap<Key, Arc<Resource>>,
+    /// What has the resources of a type that are not above.
+    sources: BTreeMap<&'static str, Arc<dyn Source>>,
+    /// Who follows a type.
+    followers: BTreeMap<&'static str, Vec<Weak<Notify>>>,
     history: History,
+}
+
+impl Items {
+    fn list(&self, kind: &'static Definition) -> Vec<Arc<Resource>> {
+        if let Some(source) = self.sources.get(kind.kind) {
+            return source.list();
+        }
+        let from = self.resources.range((kind.kind, String::new())..);
+        from.take_while(|((name, _), _)| *name == kind.kind).map(|(_, resource)| resource.clone()).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -192,7 +198,8 @@ impl Store {
         self.shared.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates or updates a resource; an equal spec changes nothing. Says whether something changed.
+    /// Creates or updates a resource; an equal spec changes nothing. Says whether something changed. Types that a [`Source`] has are
+    /// changed by [`Self::change`] instead.
     pub fn put(
         &self,
         caller: &str,
@@ -250,8 +257,9 @@ impl Store {
         kind: &'static Definition,
         wanted: Vec<(String, Spec)>,
     ) -> Result<(), StoreError> {
+        let ids: BTreeSet<&str> = wanted.iter().map(|(id, _)| id.as_str()).collect();
         for present in self.list(kind) {
-            if !wanted.iter().any(|(id, _)| *id == present.metadata.id) {
+            if !ids.contains(present.metadata.id.as_str()) {
                 self.remove(caller, kind, &present.metadata.id)?;
             }
         }
@@ -268,6 +276,11 @@ impl Store {
         resource: Arc<Resource>,
         old: Option<Arc<Resource>>,
     ) {
+        for follower in items.followers.get(resource.metadata.kind).into_iter().flatten() {
+            if let Some(follower) = follower.upgrade() {
+                follower.notify_one();
+            }
+        }
         let bookmark = items.history.bookmark();
         let change = items.history.add(Change { kind, resource, old, bookmark });
         // An error only says that nobody watches.
@@ -276,18 +289,22 @@ impl Store {
 
     /// One resource.
     pub fn get(&self, kind: &'static Definition, id: &str) -> Option<Arc<Resource>> {
-        self.items().resources.get(&(kind.kind, id.to_owned())).cloned()
+        let items = self.items();
+        match items.sources.get(kind.kind) {
+            Some(source) => source.get(id),
+            None => items.resources.get(&(kind.kind, id.to_owned())).cloned(),
+        }
     }
 
     /// All resources of a type, sorted by id.
     pub fn list(&self, kind: &'static Definition) -> Vec<Arc<Resource>> {
-        list_of(&self.items().resources, kind)
+        self.items().list(kind)
     }
 
     /// The resources of a type now, and every later change of the store in order.
     pub fn watch(&self, kind: &'static Definition) -> (Vec<Arc<Resource>>, broadcast::Receiver<Change>) {
         let items = self.items();
-        (list_of(&items.resources, kind), self.shared.changes.subscribe())
+        (items.list(kind), self.shared.changes.subscribe())
     }
 
     /// All that is known of a type; with a bookmark, only the past after it.
@@ -299,7 +316,7 @@ impl Store {
         };
         Ok(Watch {
             past,
-            now: list_of(&items.resources, kind),
+            now: items.list(kind),
             later: self.shared.changes.subscribe(),
             bookmark: items.history.bookmark(),
         })
@@ -312,7 +329,14 @@ impl Store {
 
     /// Follows later changes of these types.
     pub fn follow(&self, kinds: &[&'static Definition]) -> Changes {
-        Changes { receiver: self.changes(), kinds: kinds.iter().map(|kind| kind.kind).collect() }
+        let follower = Arc::new(Notify::new());
+        let mut items = self.items();
+        for kind in kinds {
+            let of_kind = items.followers.entry(kind.kind).or_default();
+            of_kind.retain(|follower| follower.strong_count() > 0);
+            of_kind.push(Arc::downgrade(&follower));
+        }
+        Changes(follower)
     }
 }
 
@@ -326,14 +350,6 @@ fn check_writer(caller: &str, kind: &'static Definition, id: &str) -> Result<(),
         writer: kind.writer,
         caller: caller.to_owned(),
     })
-}
-
-fn list_of(items: &BTreeMap<Key, Arc<Resource>>, kind: &'static Definition) -> Vec<Arc<Resource>> {
-    items
-        .range((kind.kind, String::new())..)
-        .take_while(|((name, _), _)| *name == kind.kind)
-        .map(|(_, resource)| resource.clone())
-        .collect()
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -222,6 +222,16 @@ pub static ROUTE_STATUS: Definition = Definition {
     ..PLAIN
 };
 
+/// The routes of `RouteStatuses` without a destination, for those who are not to wake for every other one.
+pub static DEFAULT_ROUTE: Definition = Definition {
+    kind: "DefaultRoutes.net.billet.dev",
+    display: "DefaultRoute",
+    namespace: "network",
+    internal: true,
+    writer: "network.StatusController",
+    ..PLAIN
+};
+
 /// What a DHCP server granted to a link: input of the hostname and resolver controllers.
 pub static DHCP_LEASE: Definition = Definition {
     kind: "DhcpLeases.net.billet.dev",
@@ -302,7 +312,7 @@ pub static KERNEL_PARAM_STATUS: Definition = Definition {
 };
 
 /// The types that something of this node writes, sorted by name.
-static WRITTEN: [&Definition; 136] = [
+static WRITTEN: [&Definition; 137] = [
     &ADDRESS_SPEC,
     &ADDRESS_STATUS,
     &ADJTIME_STATUS,
@@ -328,6 +338,7 @@ static WRITTEN: [&Definition; 136] = [
     &CONTROLLER_MANAGER_CONFIG,
     &CPU_CORE,
     &CUSTOMIZATION_CONFIG,
+    &DEFAULT_ROUTE,
     &DEVICES_STATUS,
     &DHCP_LEASE,
     &DHCP_STATUS,

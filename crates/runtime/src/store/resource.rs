@@ -67,15 +67,28 @@ pub struct Resource {
 impl Resource {
     pub(super) fn created(kind: &'static Definition, id: &str, spec: Spec, version: u64) -> Self {
         let now = clock::now();
+        Self::at(kind, id.to_owned(), spec, version, now, now)
+    }
+
+    /// One that a [`super::Source`] makes of what it keeps.
+    #[must_use]
+    pub fn at(
+        kind: &'static Definition,
+        id: String,
+        spec: Spec,
+        version: u64,
+        created: Timestamp,
+        updated: Timestamp,
+    ) -> Self {
         let metadata = Metadata {
             namespace: kind.namespace,
             kind: kind.kind,
-            id: id.to_owned(),
+            id,
             version,
             phase: Phase::Running,
             owner: kind.writer,
-            created: now,
-            updated: now,
+            created,
+            updated,
             finalizers: Vec::new(),
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
