@@ -232,7 +232,7 @@ impl Kind {
 }
 
 /// A route.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
     /// Where to; a length of 0 is everywhere.
     pub destination: Prefix,
@@ -276,7 +276,7 @@ pub struct Rule {
 }
 
 /// What becomes of a packet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteKind {
     /// It is passed on.
     #[default]

@@ -6,6 +6,7 @@
 //! since their own addresses do not count.
 //! Fails by: [`Plan::faults`], a sentence for each part that cannot be brought about; the rest holds.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -21,7 +22,7 @@ use config::v1alpha1::{self, DeviceSelector, DhcpOptions, HostDns, Interface, Vi
 use config::{Config, Secret, hardware_bytes as hardware, routing_table as table};
 use network_line::Line;
 
-use crate::link::{DHCP_METRIC, HOST_DNS_ADDRESS, Key, MAIN_TABLE, Peer, Wireguard, prefix};
+use crate::link::{DHCP_METRIC, HOST_DNS_ADDRESS, Key, MAIN_TABLE, Peer, Prefix, Wireguard, prefix};
 use crate::{
     Dhcp, Dhcp6, Ethernet, Firewall, Kind, Link, Present, Route, RouteKind, Rule, bond, firewall, select,
 };
@@ -331,10 +332,12 @@ impl Reading<'_> {
                 link.priorities.extend(priorities(&d.addresses));
                 link.is_down = d.up == Some(false);
                 link.multicast = d.multicast;
+                let placed = link.routes.iter().enumerate().map(|(place, route)| (route.way(), place));
+                // Of several the first one.
+                let places: BTreeMap<_, _> = placed.rev().collect();
                 for route in d.routes.iter().filter_map(document_route) {
-                    let same = |known: &&mut Route| known.is_same_way(&route);
-                    if let Some(known) = link.routes.iter_mut().find(same) {
-                        *known = route;
+                    if let Some(place) = places.get(&route.way()) {
+                        link.routes[*place] = route;
                     }
                 }
             }
@@ -494,8 +497,8 @@ impl Reading<'_> {
             }
         }
         for link in self.plan.links.values_mut() {
-            once(&mut link.addresses, |one, other| one == other);
-            once(&mut link.routes, Route::is_same_way);
+            once(&mut link.addresses, |address| *address);
+            once(&mut link.routes, Route::way);
         }
         for present in self.present {
             let is_named = self.plan.links.contains_key(&present.name);
@@ -516,12 +519,16 @@ fn priorities(addresses: &[LinkAddress]) -> impl Iterator<Item = (IpAddr, u32)> 
 }
 
 /// Keeps the last of those that are the same: what the configuration says.
-fn once<T>(list: &mut Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
-    let mut kept: Vec<T> = Vec::new();
+fn once<T, K: Ord>(list: &mut Vec<T>, key: impl Fn(&T) -> K) {
+    let mut kept: Vec<T> = Vec::with_capacity(list.len());
+    let mut places = BTreeMap::new();
     for one in std::mem::take(list) {
-        match kept.iter().position(|known| is_same(known, &one)) {
-            Some(index) => kept[index] = one,
-            None => kept.push(one),
+        match places.entry(key(&one)) {
+            Entry::Occupied(place) => kept[*place.get()] = one,
+            Entry::Vacant(place) => {
+                place.insert(kept.len());
+                kept.push(one);
+            }
         }
     }
     *list = kept;
@@ -538,9 +545,9 @@ struct Common<'d> {
 }
 
 impl Route {
-    /// Whether another one leads to the same place in the same way: then only one of them can be meant.
-    fn is_same_way(&self, other: &Self) -> bool {
-        (self.destination, self.gateway, self.metric) == (other.destination, other.gateway, other.metric)
+    /// Where it leads, and how: of several that are the same here only one can be meant.
+    fn way(&self) -> (Prefix, Option<IpAddr>, u32) {
+        (self.destination, self.gateway, self.metric)
     }
 }
 
