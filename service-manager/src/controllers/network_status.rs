@@ -5,8 +5,8 @@
 //! link that the node does not need.
 
 use runtime::store::{
-    Addressing, Definition, HOSTNAME_STATUS, NETWORK_STATUS, NetworkSpec, NetworkStatus, PROBE_STATUS,
-    RESOLVER_STATUS, ROUTE_STATUS, Spec,
+    Addressing, DEFAULT_ROUTE, Definition, HOSTNAME_STATUS, NETWORK_STATUS, NetworkSpec, NetworkStatus,
+    PROBE_STATUS, RESOLVER_STATUS, Spec,
 };
 
 use super::controller::{Action, Controller, Snapshot};
@@ -14,7 +14,7 @@ use super::network_reasons;
 
 static INPUTS: [&Definition; 8] = {
     let [addresses, links, clients, gateways] = network_reasons::INPUTS;
-    [addresses, links, clients, gateways, &ROUTE_STATUS, &HOSTNAME_STATUS, &RESOLVER_STATUS, &PROBE_STATUS]
+    [addresses, links, clients, gateways, &DEFAULT_ROUTE, &HOSTNAME_STATUS, &RESOLVER_STATUS, &PROBE_STATUS]
 };
 
 pub(crate) static CONTROLLER: Controller = Controller {
@@ -26,7 +26,7 @@ pub(crate) static CONTROLLER: Controller = Controller {
 
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
     let has_name = snapshot.list(&HOSTNAME_STATUS).next().is_some();
-    let leads_out = snapshot.list(&ROUTE_STATUS).any(|resource| match &resource.spec {
+    let leads_out = snapshot.list(&DEFAULT_ROUTE).any(|resource| match &resource.spec {
         Spec::RouteStatus(route) => {
             &*route.table == "main" && route.dst.is_empty() && !route.gateway.is_empty()
         }
@@ -80,7 +80,7 @@ mod tests {
             kind: "unicast".into(),
             protocol: "static".into(),
         };
-        store.put(ROUTE_STATUS.writer, &ROUTE_STATUS, "r", Spec::RouteStatus(route)).unwrap();
+        store.put(DEFAULT_ROUTE.writer, &DEFAULT_ROUTE, "r", Spec::RouteStatus(route)).unwrap();
         let name = HostnameStatus { hostname: "n".into(), domainname: String::new() };
         store.put(HOSTNAME_STATUS.writer, &HOSTNAME_STATUS, "hostname", Spec::HostnameStatus(name)).unwrap();
         let expected =

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use network_plan::firewall::{cluster_networks, contains};
 use network_plan::link::prefix;
 use runtime::Runtime;
-use runtime::store::{ADDRESS_STATUS, LINK_SPEC, NetworkSpec, ROUTE_STATUS, Spec};
+use runtime::store::{ADDRESS_STATUS, LINK_SPEC, NetworkSpec, Spec};
 
 use crate::network;
 
@@ -33,16 +33,8 @@ fn is_own(runtime: &Runtime, from: IpAddr) -> bool {
 
 /// Whether the way back leads over a link that a network plugin made: neither a card nor a link of the config.
 fn is_behind_a_bridge(runtime: &Runtime, from: IpAddr) -> bool {
-    let routes = runtime.store.list(&ROUTE_STATUS);
-    let leading = routes.iter().filter_map(|resource| {
-        let Spec::RouteStatus(route) = &resource.spec else { return None };
-        let to = prefix(&route.dst).filter(|to| &*route.table == "main" && contains(*to, from))?;
-        Some((to.1, route.out_link_name.as_str()))
-    });
-    let best = leading.max_by_key(|(length, _)| *length);
-    best.is_some_and(|(_, link)| {
-        !link.is_empty() && !network::is_wired(link) && !is_configured(runtime, link)
-    })
+    network::link_towards(&runtime.store, from)
+        .is_some_and(|link| !link.is_empty() && !network::is_wired(&link) && !is_configured(runtime, &link))
 }
 
 fn is_configured(runtime: &Runtime, link: &str) -> bool {
@@ -54,24 +46,9 @@ fn is_configured(runtime: &Runtime, link: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use runtime::store::{AddressStatus, RouteStatus};
+    use runtime::store::AddressStatus;
 
     use super::*;
-
-    fn route(dst: &str, link: &str) -> RouteStatus {
-        RouteStatus {
-            family: "inet4",
-            dst: dst.into(),
-            src: String::new(),
-            gateway: String::new(),
-            out_link_name: link.into(),
-            table: "main".into(),
-            priority: 0,
-            scope: "link".into(),
-            kind: "unicast".into(),
-            protocol: "kernel".into(),
-        }
-    }
 
     #[test]
     fn the_node_and_its_pods_may_ask_and_no_neighbour() {
@@ -88,11 +65,8 @@ mod tests {
             runtime.store.put(kind.writer, kind, id, spec).unwrap();
         };
         put(&ADDRESS_STATUS, "eth0/192.168.1.5/24", Spec::AddressStatus(own));
-        let routes =
-            [route("192.168.1.0/24", "eth0"), route("10.9.0.0/16", "cali7"), route("10.9.7.0/24", "bond0")];
-        for route in routes {
-            put(&ROUTE_STATUS, &route.dst.clone(), Spec::RouteStatus(route));
-        }
+        let networks = [("192.168.1.0/24", "eth0"), ("10.9.0.0/16", "cali7"), ("10.9.7.0/24", "bond0")];
+        network::testing::lead(&runtime.store, &networks);
         let bond = runtime::store::LinkSpec {
             name: "bond0".into(),
             logical: true,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use runtime::store::{HostnameStatus, ROUTE_STATUS, Resolvers};
+use runtime::store::{HostnameStatus, Resolvers};
 
 use super::*;
 use crate::network::testing::{Dnsmasq, Neighbour, ip, is_inside};
@@ -152,19 +152,7 @@ async fn the_node_and_its_pods_ask_it_and_a_neighbour_does_not() {
     let (neighbour, refused) = blocking(move || asks(neighbour)).await;
     assert_eq!(refused, "no answer");
     // With a way back that a network plugin made it is a pod, and is answered.
-    let route = runtime::store::RouteStatus {
-        family: "inet4",
-        dst: "10.9.0.0/24".into(),
-        src: String::new(),
-        gateway: String::new(),
-        out_link_name: "cali0".into(),
-        table: "main".into(),
-        priority: 0,
-        scope: "link".into(),
-        kind: "unicast".into(),
-        protocol: "kernel".into(),
-    };
-    runtime.store.put(ROUTE_STATUS.writer, &ROUTE_STATUS, "pods", Spec::RouteStatus(route)).unwrap();
+    crate::network::testing::lead(&runtime.store, &[("10.9.0.0/24", "cali0")]);
     assert_eq!(blocking(move || asks(neighbour)).await.1, "192.0.2.9");
 
     // A node of the cluster has an address while the config says so, whatever the server says.

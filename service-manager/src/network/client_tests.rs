@@ -1,29 +1,15 @@
 //! The client beside dnsmasq, each in a network namespace of its own.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dhcp::Settings;
 
 use super::*;
-use crate::network::Disk;
-use crate::network::testing::{Dnsmasq, Neighbour, ip, is_inside, until};
+use crate::network::testing::{Directory, Dnsmasq, Neighbour, ip, is_inside, until};
 
 const TEST: &str = "network::client::tests::a_lease_is_taken_kept_asked_for_again_given_up_and_given_back";
 pub(super) const MAC: [u8; 6] = [0x52, 0x54, 0, 1, 2, 3];
-
-#[derive(Clone)]
-struct Directory(PathBuf);
-
-impl Disk for Directory {
-    fn text(&self, name: &str) -> Result<Option<String>, String> {
-        Ok(fs::read_to_string(self.0.join(name)).ok())
-    }
-
-    fn replace(&self, name: &str, text: &str) -> Result<(), String> {
-        fs::write(self.0.join(name), text).map_err(|error| error.to_string())
-    }
-}
 
 /// The other end of eth0: a namespace with a server.
 struct Server {

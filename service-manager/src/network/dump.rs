@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::address::AddressMessage;
 use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::route::RouteMessage;
@@ -19,10 +21,18 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use rustix::io::Errno;
 
 use super::exchange::{exchange, open};
+use super::route::{self, Told};
 use super::salvage::{self, Rest};
 
 /// Characters of a reason that are said: decoders tell whole messages.
 const REASON_CHARS: usize = 160;
+
+/// Routes that are given at a time.
+const PART: usize = 256;
+/// `NLM_F_DUMP_INTR`
+const INTERRUPTED: u16 = 0x10;
+/// The index of the link that every namespace has.
+const LOOPBACK: u32 = 1;
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +72,8 @@ impl fmt::Display for What {
 pub(super) struct Dumped<T> {
     pub(super) found: Vec<T>,
     pub(super) losses: Losses,
+    /// The table changed meanwhile, and something may be missing.
+    pub(super) is_torn: bool,
 }
 
 /// What could not be read: of which list, and which attribute if the rest of the message could.
@@ -88,6 +100,10 @@ impl Losses {
         self.0.extend(other.0);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A line for each cause that has not been said.
     pub(super) fn unsaid(&self, said: &mut BTreeSet<Lost>) -> Vec<String> {
         let new = self.0.iter().filter(|(lost, _)| said.insert(**lost));
@@ -101,59 +117,82 @@ impl Losses {
     }
 }
 
-/// Takes what a list is of out of a message; and what is left of one that cannot be read.
-struct Form<T> {
+/// How a message of a table is read, in a list or as news; and what is left of one that cannot be read.
+pub(super) struct Form<T> {
     what: What,
-    of: fn(RouteNetlinkMessage) -> Option<T>,
+    read: fn(&[u8]) -> Result<Option<T>, String>,
     rest: fn(&[u8]) -> Option<Rest<T>>,
 }
 
-const LINKS: Form<LinkMessage> = Form {
+pub(super) const LINKS: Form<LinkMessage> = Form {
     what: What::Link,
-    of: |message| if let RouteNetlinkMessage::NewLink(link) = message { Some(link) } else { None },
+    read: |bytes| {
+        decoded(bytes, |message| match message {
+            RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link) => Some(link),
+            _ => None,
+        })
+    },
     rest: salvage::link,
 };
 
-const ADDRESSES: Form<AddressMessage> = Form {
+pub(super) const ADDRESSES: Form<AddressMessage> = Form {
     what: What::Address,
-    of: |message| if let RouteNetlinkMessage::NewAddress(address) = message { Some(address) } else { None },
+    read: |bytes| {
+        decoded(bytes, |message| match message {
+            RouteNetlinkMessage::NewAddress(address) | RouteNetlinkMessage::DelAddress(address) => {
+                Some(address)
+            }
+            _ => None,
+        })
+    },
     rest: |_| None,
 };
 
-const ROUTES: Form<RouteMessage> = Form {
-    what: What::Route,
-    of: |message| if let RouteNetlinkMessage::NewRoute(route) = message { Some(route) } else { None },
-    rest: |_| None,
-};
+pub(super) const ROUTES: Form<Told> =
+    Form { what: What::Route, read: |bytes| route::read(bytes).map_err(str::to_owned), rest: |_| None };
 
-const RULES: Form<RuleMessage> = Form {
+pub(super) const RULES: Form<RuleMessage> = Form {
     what: What::Rule,
-    of: |message| if let RouteNetlinkMessage::NewRule(rule) = message { Some(rule) } else { None },
+    read: |bytes| {
+        decoded(bytes, |message| match message {
+            RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => Some(rule),
+            _ => None,
+        })
+    },
     rest: |_| None,
 };
+
+fn decoded<T>(bytes: &[u8], of: fn(RouteNetlinkMessage) -> Option<T>) -> Result<Option<T>, String> {
+    match NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) {
+        Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(inner), .. }) => Ok(of(inner)),
+        Ok(_) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl<T> Form<T> {
+    /// What a message is of. What of it cannot be read is noted.
+    pub(super) fn read(&self, message: &[u8], losses: &mut Losses) -> Option<T> {
+        let error = match (self.read)(message) {
+            Ok(read) => return read,
+            Err(error) => error,
+        };
+        let Some((rest, lost)) = (self.rest)(message) else {
+            losses.note((self.what, None), &error);
+            return None;
+        };
+        lost.into_iter().for_each(|number| losses.note((self.what, Some(number)), &error));
+        Some(rest)
+    }
+}
 
 impl<T> Dumped<T> {
     fn new() -> Self {
-        Self { found: Vec::new(), losses: Losses::default() }
+        Self { found: Vec::new(), losses: Losses::default(), is_torn: false }
     }
 
     fn take(&mut self, message: &[u8], form: &Form<T>) {
-        let error = match NetlinkMessage::<RouteNetlinkMessage>::deserialize(message) {
-            Ok(told) => {
-                if let NetlinkPayload::InnerMessage(inner) = told.payload {
-                    self.found.extend((form.of)(inner));
-                }
-                return;
-            }
-            Err(error) => error,
-        };
-        match (form.rest)(message) {
-            Some((rest, lost)) => {
-                self.found.push(rest);
-                lost.into_iter().for_each(|number| self.losses.note((form.what, Some(number)), &error));
-            }
-            None => self.losses.note((form.what, None), &error),
-        }
+        self.found.extend(form.read(message, &mut self.losses));
     }
 }
 
@@ -173,9 +212,31 @@ impl Tables {
         self.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), &ADDRESSES)
     }
 
-    /// Those of all families: multicast routers and MPLS have some, too.
-    pub(super) fn routes(&self) -> Result<Dumped<RouteMessage>, DumpError> {
-        self.dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()), &ROUTES)
+    /// Gives the routes to `take`, some at a time: all of them together would take a lot of memory. Those of multicast routers and
+    /// of MPLS are left out.
+    pub(super) fn routes(&self, mut take: impl FnMut(&[Told])) -> Result<Dumped<()>, DumpError> {
+        let (mut part, mut losses) = (Vec::with_capacity(PART), Losses::default());
+        let is_torn =
+            self.each(RouteNetlinkMessage::GetRoute(RouteMessage::default()), &ROUTES, |message| {
+                part.extend(ROUTES.read(message, &mut losses));
+                if part.len() >= PART {
+                    take(&part);
+                    part.clear();
+                }
+            })?;
+        take(&part);
+        Ok(Dumped { found: Vec::new(), losses, is_torn })
+    }
+
+    /// Waits until the kernel has done what it is about to do to its tables: it tells of a link that goes down before it drops the
+    /// routes of that link, while it holds the lock that this question takes.
+    pub(super) fn settle(&self) {
+        let mut message = LinkMessage::default();
+        message.header.index = LOOPBACK;
+        let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetLink(message));
+        request.header.flags = NLM_F_REQUEST | NLM_F_ACK;
+        // The answer is of no interest, and neither is that there is none.
+        let _ = exchange(&self.0, &serialized(request), |_| {});
     }
 
     /// A kernel without routing rules, or without the family, has none.
@@ -190,16 +251,35 @@ impl Tables {
     }
 
     fn dump<T>(&self, request: RouteNetlinkMessage, form: &Form<T>) -> Result<Dumped<T>, DumpError> {
-        let mut request = NetlinkMessage::from(request);
-        request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        request.finalize();
-        let mut bytes = vec![0; request.buffer_len()];
-        request.serialize(&mut bytes);
         let mut dumped = Dumped::new();
-        let read = exchange(&self.0, &bytes, |message| dumped.take(message, form));
-        read.map_err(|error| DumpError::List(form.what, error))?;
+        dumped.is_torn = self.each(request, form, |message| dumped.take(message, form))?;
         Ok(dumped)
     }
+
+    /// Answers whether the table changed meanwhile.
+    fn each<T>(
+        &self,
+        request: RouteNetlinkMessage,
+        form: &Form<T>,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<bool, DumpError> {
+        let mut request = NetlinkMessage::from(request);
+        request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        let mut is_torn = false;
+        let read = exchange(&self.0, &serialized(request), |message| {
+            is_torn |= NetlinkBuffer::new(message).flags() & INTERRUPTED != 0;
+            take(message);
+        });
+        read.map_err(|error| DumpError::List(form.what, error))?;
+        Ok(is_torn)
+    }
+}
+
+fn serialized(mut request: NetlinkMessage<RouteNetlinkMessage>) -> Vec<u8> {
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    bytes
 }
 
 #[cfg(test)]

@@ -476,7 +476,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(dir.path().to_path_buf());
         std::fs::create_dir_all(runtime.path("/system/run/machined")).unwrap();
-        let links = super::super::status::Status::default().publish(&runtime).await.unwrap();
+        let links = super::super::status::look(&runtime).await;
         let first = read("eth0");
         assert_eq!(first.0.get("tx-tcp-segmentation"), Some(&true));
 

@@ -2,7 +2,7 @@
 //!
 //! | task | reads | writes | ends |
 //! |---|---|---|---|
-//! | [`follow`] | routes and links of the store, the kernel's neighbours | `GatewayStatuses` | with the service |
+//! | [`follow`] | default routes and links of the store, the kernel's neighbours | `GatewayStatuses` | with the service |
 //!
 //! Owns: asking. The kernel asks by ARP or neighbour discovery and knows what came; here it is only told to.
 //! Does not: send packets itself; know what is behind a gateway.
@@ -19,7 +19,7 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use rtnetlink::Handle;
-use runtime::store::{GATEWAY_STATUS, LINK_STATUS, ROUTE_STATUS, Spec, Store};
+use runtime::store::{DEFAULT_ROUTE, GATEWAY_STATUS, LINK_STATUS, Spec, Store};
 use runtime::{Runtime, clock};
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +70,7 @@ pub(super) async fn follow(runtime: Arc<Runtime>) {
         }
     };
     let _connection = Owned(tokio::spawn(connection).abort_handle());
-    let mut changes = runtime.store.follow(&[&LINK_STATUS, &ROUTE_STATUS]);
+    let mut changes = runtime.store.follow(&[&LINK_STATUS, &DEFAULT_ROUTE]);
     let (mut known, mut said) = (BTreeMap::new(), String::new());
     loop {
         let wanted = gateways(&runtime.store);
@@ -113,9 +113,9 @@ fn gateways(store: &Store) -> BTreeSet<Gateway> {
             _ => None,
         })
         .collect();
-    let routes = store.list(&ROUTE_STATUS);
+    let routes = store.list(&DEFAULT_ROUTE);
     let gateways = routes.iter().filter_map(|resource| match &resource.spec {
-        Spec::RouteStatus(route) if route.dst.is_empty() => {
+        Spec::RouteStatus(route) => {
             let index = *links.get(&route.out_link_name)?;
             Some((route.out_link_name.clone(), index, route.gateway.parse().ok()?))
         }
@@ -254,7 +254,10 @@ mod tests {
                 kind: "unicast".into(),
                 protocol: "static".into(),
             };
-            runtime.store.put(ROUTE_STATUS.writer, &ROUTE_STATUS, gateway, Spec::RouteStatus(route)).unwrap();
+            runtime
+                .store
+                .put(DEFAULT_ROUTE.writer, &DEFAULT_ROUTE, gateway, Spec::RouteStatus(route))
+                .unwrap();
         };
         route("10.0.0.1");
         route("10.0.0.9");

@@ -339,12 +339,12 @@ mod tests {
         handle: &Handle,
         plan: &Plan,
     ) -> (String, Vec<Link>) {
-        let links = super::super::status::Status::default().publish(runtime).await.unwrap();
+        let links = super::super::status::look(runtime).await;
         made.bring(runtime, handle, plan, &links, Vec::new()).await;
         // Members join what was made just now.
-        let links = super::super::status::Status::default().publish(runtime).await.unwrap();
+        let links = super::super::status::look(runtime).await;
         made.bring(runtime, handle, plan, &links, Vec::new()).await;
-        let links = super::super::status::Status::default().publish(runtime).await.unwrap();
+        let links = super::super::status::look(runtime).await;
         (made.said.iter().cloned().collect::<Vec<_>>().join("; "), links)
     }
 
@@ -401,7 +401,7 @@ mod tests {
 
         // Another kind under the same name: the old link goes first, which is no fault.
         let of_other_kind = pair("br0", "br1");
-        let links = super::super::status::Status::default().publish(&runtime).await.unwrap();
+        let links = super::super::status::look(&runtime).await;
         made.bring(&runtime, &handle, &of_other_kind, &links, Vec::new()).await;
         assert!(made.said.is_empty(), "{:?}", made.said);
         let (said, _) = bring(&mut made, &runtime, &handle, &of_other_kind).await;

@@ -5,10 +5,13 @@
 //! | [`run`] | notifications of netlink, the machine config | status resources, addresses, clients | with the service |
 //! | [`client::run`], one a link | DHCP and ARP of the link | the link's address and routes, its `DhcpLeases` | when the link goes |
 //! | [`client6::run`], one a link | DHCPv6 of the link | the link's addresses, its `DhcpLeases` | when the link goes |
-//! | [`gateways::follow`] | routes of the store, the kernel's neighbours | `GatewayStatuses` | with the service |
+//! | [`gateways::follow`] | default routes of the store, the kernel's neighbours | `GatewayStatuses` | with the service |
 //! | [`console::follow`] | `NetworkStatuses` | the console | with the service |
 //! | [`kept::Kept::follow`], one a kind of DHCP | STATE, once it is there | addresses that links had | with the service |
 //!
+//! Order: the kernel tells of each change, and `view` follows it: a table is listed anew only where no message says what it has. A
+//! route's change changes its resource and wakes nothing else; a link's or a rule's has the plan brought about, at once, but not
+//! twice within [`SETTLE`].
 //! Does not: read the config itself: `network_plan` says what every link is to be. Write resolv.conf and the host name
 //! (controllers do, from the leases).
 //! Source: rtnetlink(7), packet(7).
@@ -41,6 +44,8 @@ mod names;
 mod news;
 mod opening;
 mod owned;
+mod route;
+mod routes;
 mod rules;
 mod salvage;
 pub(crate) mod shared;
@@ -49,6 +54,7 @@ mod statics;
 mod status;
 #[cfg(test)]
 pub(crate) mod testing;
+mod view;
 mod wireguard;
 mod wireguard_status;
 mod words;
@@ -62,22 +68,26 @@ pub(crate) use owned::Owned;
 use status::Status;
 
 pub use kept::Disk;
+pub(crate) use routes::link_towards;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::Config;
 use config::documents::ClientIdentifier;
 use dhcp::{Identifier, Settings};
 use network_plan::Plan;
 use rtnetlink::{Handle, LinkUnspec};
 use runtime::Runtime;
-use runtime::store::{ETCD_PEER, Spec};
+use runtime::store::{ETCD_PEER, MachineDocument, Spec};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 
-/// Notifications come in bursts: this long after the first one the state is read once.
+/// Between two times that the plan is brought about because of the kernel's changes, which come in bursts.
 const SETTLE: Duration = Duration::from_millis(10);
 
 /// Between two looks at tunnels: the kernel tells no one of a peer that moves, or that is silent.
@@ -85,6 +95,9 @@ const TUNNELS: Duration = Duration::from_secs(60);
 
 /// Between two attempts to bring about what was refused.
 const RETRY: Duration = Duration::from_secs(10);
+
+/// After changes of the kernel were lost, until all is listed anew: what makes so many goes on for a while.
+const FLOOD: Duration = Duration::from_millis(100);
 
 /// Whether DHCP is asked on a link of this name (docs/users/network.md).
 pub(crate) fn is_wired(name: &str) -> bool {
@@ -111,24 +124,52 @@ pub async fn run<D: Disk>(
     let _kept = Owned(tokio::spawn(kept.clone().follow(disk.clone())).abort_handle());
     let _kept6 = Owned(tokio::spawn(kept6.clone().follow(disk)).abort_handle());
     let mut managed = Managed::new(&runtime, (kept, kept6), planned);
-    let (mut status, changed) = (Status::default(), managed.made.changed.clone());
+    let mut status = Status::new(&runtime).map_err(|error| error.to_string())?;
+    let changed = managed.made.changed.clone();
     let mut config = runtime.config.subscribe();
     let mut changes = runtime.store.follow(&[&ETCD_PEER]);
+    let (mut is_wide, mut is_settled, mut has_tunnels) = (true, true, false);
+    let mut last = Instant::now();
     loop {
         config.mark_unchanged();
-        let links = status.publish(&runtime).await.map_err(|error| error.to_string())?;
-        let is_settled = managed.manage(&runtime, &handle, &links).await;
-        tokio::select! {
-            () = tokio::time::sleep(RETRY), if !is_settled => {}
-            () = tokio::time::sleep(TUNNELS), if links.iter().any(wireguard_status::is_tunnel) => {}
-            () = changed.notified() => {}
-            heard = news.next() => heard.map_err(|error| format!("hear of the kernel's changes: {error}"))?,
-            _ = config.changed() => {}
-            () = changes.next() => {}
+        let has_news = status.publish(&runtime, is_wide).await.map_err(|error| error.to_string())?;
+        if is_wide || has_news {
+            let links = status.links();
+            is_settled = managed.manage(&runtime, &handle, &links).await;
+            has_tunnels = links.iter().any(wireguard_status::is_tunnel);
+            last = Instant::now();
         }
-        tokio::time::sleep(SETTLE).await;
-        news.forget();
+        is_wide = tokio::select! {
+            () = sleep_until(last + RETRY), if !is_settled => true,
+            () = sleep_until(last + TUNNELS), if has_tunnels => true,
+            () = changed.notified() => true,
+            heard = news.wait() => heard.map(|()| false).map_err(deaf)?,
+            _ = config.changed() => managed.has_other_config(&runtime),
+            () = changes.next() => true,
+        };
+        hear(&mut news, &mut status).map_err(deaf)?;
+        if status.view().is_some_and(|view| view.has_news() && !view.is_urgent()) {
+            sleep_until(last + SETTLE).await;
+            hear(&mut news, &mut status).map_err(deaf)?;
+        }
+        if status.view().is_some_and(|view| view.has_lost()) {
+            tokio::time::sleep(FLOOD).await;
+            hear(&mut news, &mut status).map_err(deaf)?;
+        }
     }
+}
+
+fn deaf(error: io::Error) -> String {
+    format!("hear of the kernel's changes: {error}")
+}
+
+/// Has the view follow what the kernel has told.
+fn hear(news: &mut News, status: &mut Status) -> io::Result<()> {
+    let Some(view) = status.view() else { return Ok(()) };
+    if news.read(|message| view.hear(message).map_err(io::Error::other))? {
+        view.lost();
+    }
+    Ok(())
 }
 
 /// What runs on the links.
@@ -144,6 +185,9 @@ struct Managed {
     cards: ethernet::Cards,
     filter: firewall::Filter,
     planned: watch::Sender<Plan>,
+    /// What the last plan was made of.
+    config: Option<Arc<Config>>,
+    document: Option<Arc<MachineDocument>>,
 }
 
 impl Managed {
@@ -158,7 +202,20 @@ impl Managed {
             cards: ethernet::Cards::read(runtime),
             filter: firewall::Filter::new(runtime),
             planned,
+            config: None,
+            document: None,
         }
+    }
+
+    /// Whether the config in force says something else than that of the last plan.
+    fn has_other_config(&self, runtime: &Runtime) -> bool {
+        let (config, document) = (runtime.config(), runtime.document());
+        let is_same_text = |(a, b): (&Arc<MachineDocument>, &Arc<MachineDocument>)| a.text == b.text;
+        let is_same_document = match (&document, &self.document) {
+            (None, None) => true,
+            (new, old) => new.as_ref().zip(old.as_ref()).is_some_and(is_same_text),
+        };
+        config != self.config || !is_same_document
     }
 
     /// Makes links, makes each what the config says, ends what belongs to links that are gone. Answers whether everything is
@@ -171,6 +228,7 @@ impl Managed {
         let gone = self.clients6.extract_if(.., |index, client| !stays(*index, &client.name));
         gone.for_each(|(_, client)| client6::forget_lease(runtime, &client.name));
         self.applied.retain(links);
+        (self.config, self.document) = (runtime.config(), runtime.document());
         let plan = plan(runtime, links);
         tell(&self.planned, &plan);
         let mut refused = rules::bring(handle, &plan).await;

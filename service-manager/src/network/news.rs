@@ -1,102 +1,114 @@
-//! Notifications of the kernel: whether there is something new, and no more. What it is, is read anew (`dump`).
+//! Notifications of the kernel, message by message.
 //!
-//! Owns: that a message which cannot be read counts as news, and so does what was lost because too much came at once.
+//! Owns: the socket, and how much is read before other work has its turn.
+//! Does not: read what is in a message (`view`).
 //! Source: rtnetlink(7), netlink(7).
 
 use std::io;
 
 use futures_util::FutureExt;
-use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
 use rtnetlink::MulticastGroup;
 use rustix::io::Errno;
+use rustix::net::sockopt;
 
 use super::exchange::messages;
-use super::shared;
 
-const GROUPS: [MulticastGroup; 6] = [
-    MulticastGroup::Link,
-    MulticastGroup::Ipv4Ifaddr,
-    MulticastGroup::Ipv6Ifaddr,
-    MulticastGroup::Ipv4Route,
-    MulticastGroup::Ipv4Rule,
-    MulticastGroup::Ipv6Rule,
+const GROUPS: [u32; 8] = [
+    MulticastGroup::Link as u32,
+    MulticastGroup::Ipv4Ifaddr as u32,
+    MulticastGroup::Ipv6Ifaddr as u32,
+    MulticastGroup::Ipv4Route as u32,
+    MulticastGroup::Ipv6Route as u32,
+    MulticastGroup::Ipv4Rule as u32,
+    MulticastGroup::Ipv6Rule as u32,
+    NEXT_HOP,
 ];
+/// `RTNLGRP_NEXTHOP`
+const NEXT_HOP: u32 = 32;
+/// Longer than any notification.
+const DATAGRAM_BYTES: usize = 64 << 10;
+/// What waits for machined while it has other work: thousands of routes. The kernel takes memory for what waits alone.
+const QUEUE_BYTES: usize = 8 << 20;
+/// Datagrams that are read in one turn.
+const MOST: usize = 1024;
 
-/// A socket of links, addresses, IPv4 routes and rules.
-pub(super) struct News(TokioSocket);
+/// A socket of links, addresses, routes, their next hops and rules.
+pub(super) struct News {
+    socket: TokioSocket,
+    /// The first datagram of a turn.
+    buffer: Vec<u8>,
+    is_overrun: bool,
+}
 
 impl News {
     pub(super) fn open() -> io::Result<Self> {
         let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
-        socket.socket_mut().bind(&SocketAddr::new(0, 0))?;
+        let opened = socket.socket_mut();
+        // Without the right to it, as in tests, it has what the machine allows.
+        if sockopt::set_socket_recv_buffer_size_force(&*opened, QUEUE_BYTES).is_err() {
+            sockopt::set_socket_recv_buffer_size(&*opened, QUEUE_BYTES)?;
+        }
+        opened.bind(&SocketAddr::new(0, 0))?;
         for group in GROUPS {
-            socket.socket_mut().add_membership(group as u32)?;
+            opened.add_membership(group)?;
         }
-        Ok(Self(socket))
+        Ok(Self { socket, buffer: Vec::with_capacity(DATAGRAM_BYTES), is_overrun: false })
     }
 
-    /// Waits for a message that says something new.
-    pub(super) async fn next(&mut self) -> io::Result<()> {
-        loop {
-            match self.0.recv_from_full().await {
-                Ok((datagram, _)) if !messages(&datagram).any(is_news) => {}
-                Err(error) if error.raw_os_error() != Some(Errno::NOBUFS.raw_os_error()) => {
-                    return Err(error);
-                }
-                _ => return Ok(()),
+    /// Waits until there is something. It may be dropped and called again.
+    pub(super) async fn wait(&mut self) -> io::Result<()> {
+        while self.buffer.is_empty() && !self.is_overrun {
+            self.receive().await?;
+        }
+        Ok(())
+    }
+
+    async fn receive(&mut self) -> io::Result<()> {
+        match self.socket.recv(&mut self.buffer).await {
+            Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {
+                self.is_overrun = true
             }
+            received => return received,
         }
+        Ok(())
     }
 
-    /// Forgets what has come.
-    pub(super) fn forget(&mut self) {
-        while let Some(Ok(())) = self.next().now_or_never() {}
+    /// Gives what is there to `hear`, message by message; none in the place of what is no message. Answers whether messages were
+    /// lost before or among these.
+    pub(super) fn read<E: From<io::Error>>(
+        &mut self,
+        mut hear: impl FnMut(Option<&[u8]>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        for _ in 0..MOST {
+            if self.buffer.is_empty() {
+                let Some(received) = self.receive().now_or_never() else { break };
+                received?;
+            }
+            // One that fills the buffer is cut off, and its last message is none.
+            messages(&self.buffer).try_for_each(&mut hear)?;
+            self.buffer.clear();
+        }
+        Ok(std::mem::take(&mut self.is_overrun))
     }
 }
 
-/// None is no message: what was to be there may have been news.
-fn is_news(message: Option<&[u8]>) -> bool {
-    let read = message.and_then(|bytes| NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).ok());
-    !matches!(read.map(|read| read.payload),
-        Some(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(address))) if shared::is_renewal(&address))
+#[cfg(test)]
+impl News {
+    /// Takes the socket's room away.
+    pub(super) fn shrink(&self) {
+        sockopt::set_socket_recv_buffer_size(self.socket.socket_ref(), 4096).expect("a small queue");
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use netlink_packet_route::address::{AddressAttribute, AddressMessage, CacheInfo};
-
     use super::*;
     use crate::network::testing::{ip, is_inside};
 
     const DEADLINE: Duration = Duration::from_secs(10);
-
-    /// An address that was made at the first time and changed at the second one.
-    fn address(valid_seconds: u32, made: u32, changed: u32) -> Vec<u8> {
-        let mut life = CacheInfo::default();
-        (life.ifa_valid, life.cstamp, life.tstamp) = (valid_seconds, made, changed);
-        let mut message = AddressMessage::default();
-        message.attributes.push(AddressAttribute::CacheInfo(life));
-        let mut message = NetlinkMessage::from(RouteNetlinkMessage::NewAddress(message));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        bytes
-    }
-
-    #[test]
-    fn a_shared_address_that_lives_on_is_no_news_and_what_cannot_be_read_is() {
-        assert!(!is_news(Some(&address(1, 5, 6))));
-        assert!(is_news(Some(&address(1, 5, 5))) && is_news(Some(&address(3600, 5, 6))));
-        assert!(is_news(None));
-        // A link whose header is cut off.
-        let mut bytes = vec![0; 20];
-        (bytes[0], bytes[4]) = (20, 16);
-        assert!(is_news(Some(&bytes)));
-    }
 
     #[tokio::test]
     async fn every_change_is_news() {
@@ -111,13 +123,40 @@ mod tests {
             "address add fd00:9::1/64 dev eth0",
             "link set eth1 up",
             "route add 10.8.0.0/16 via 10.9.0.2",
+            "-6 route add fd00:8::/64 via fd00:9::2",
             "rule add pref 7 table 100",
             "-6 rule add pref 7 table 100",
+            "nexthop add id 7 via 10.9.0.2 dev eth0",
         ] {
             // One that has heard of nothing before.
             let mut news = News::open().unwrap();
             ip(change);
-            tokio::time::timeout(DEADLINE, news.next()).await.expect(change).unwrap();
+            tokio::time::timeout(DEADLINE, news.wait()).await.expect(change).unwrap();
+            let mut count = 0;
+            let hear = |message: Option<&[u8]>| {
+                count += usize::from(message.is_some());
+                Ok::<(), io::Error>(())
+            };
+            assert!(!news.read(hear).unwrap(), "{change}");
+            assert!(count > 0, "{change}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_lost_is_told_once() {
+        if !is_inside("network::news::tests::what_is_lost_is_told_once") {
+            return;
+        }
+        let mut news = News::open().unwrap();
+        news.shrink();
+        ip("link add eth0 type veth");
+        for mtu in 1300..1340 {
+            ip(&format!("link set eth0 mtu {mtu}"));
+        }
+        tokio::time::timeout(DEADLINE, news.wait()).await.unwrap().unwrap();
+        let mut read = || news.read(|_| Ok::<(), io::Error>(())).unwrap();
+        let first = read();
+        assert!(first || read());
+        assert!(!read());
     }
 }

@@ -68,14 +68,22 @@ fn decoded(bytes: &[u8]) -> Option<LinkMessage> {
     }
 }
 
-struct Part<'a> {
-    number: u16,
+pub(super) struct Part<'a> {
+    pub(super) number: u16,
     /// Up to the next one.
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    /// Without its head and what fills it up.
+    pub(super) fn value(&self) -> Option<&'a [u8]> {
+        let length = u16::from_ne_bytes(*self.bytes.first_chunk()?);
+        self.bytes.get(ATTRIBUTE_HEAD_BYTES..length.into())
+    }
 }
 
 /// Attributes one by one, up to the end or to what is none.
-fn parts(attributes: &[u8]) -> impl Iterator<Item = Part<'_>> {
+pub(super) fn parts(attributes: &[u8]) -> impl Iterator<Item = Part<'_>> {
     let mut rest = attributes;
     std::iter::from_fn(move || {
         let (length, after) = rest.split_first_chunk()?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dhcp::frame::{self, Arp};
 use futures_util::TryStreamExt;
-use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, CacheInfo};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, CacheInfo};
 use netlink_packet_route::link::LinkAttribute;
 use rtnetlink::Handle;
 use sys::packet;
@@ -88,14 +88,6 @@ impl Place {
         });
         Ok((link.header.index, hardware))
     }
-}
-
-/// Whether the kernel tells that a shared address lives on, and nothing else.
-pub(super) fn is_renewal(message: &AddressMessage) -> bool {
-    message.attributes.iter().any(|attribute| {
-        matches!(attribute, AddressAttribute::CacheInfo(life)
-            if life.ifa_valid <= LIFETIME_SECONDS && life.cstamp != life.tstamp)
-    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,18 @@
 //! Network namespaces of tests: each test runs in one of its own, and may have a neighbour in another.
 
 use std::fs::{self, File};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 pub(crate) use namespaces::{Neighbour, done, ip, is_inside};
+
+use runtime::store::Store;
+
+use super::Disk;
+use super::route::{Route, Told};
+use super::routes::{Deed, Routes, Verdict};
 
 /// dnsmasq, which lives as long as this.
 pub(crate) struct Dnsmasq {
@@ -43,6 +50,32 @@ impl Drop for Dnsmasq {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// STATE of a test.
+#[derive(Clone)]
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Disk for Directory {
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        Ok(fs::read_to_string(self.0.join(name)).ok())
+    }
+
+    fn replace(&self, name: &str, text: &str) -> Result<(), String> {
+        fs::write(self.0.join(name), text).map_err(|error| error.to_string())
+    }
+}
+
+/// Has the main table lead to these networks over links of these names.
+pub(crate) fn lead(store: &Store, networks: &[(&str, &str)]) {
+    let routes = Routes::serve(store).unwrap();
+    for (index, (network, link)) in (1..).zip(networks) {
+        let (destination, prefix) = network_plan::link::prefix(network).unwrap();
+        let IpAddr::V4(destination) = destination else { panic!("{network} is none of IPv4") };
+        routes.name(store, index, link).unwrap();
+        let route = Route { link: index, ..Route::first_to(destination, prefix) };
+        assert_eq!(routes.hear(store, Told::V4(route), Deed::Added).unwrap(), Verdict::Known);
     }
 }
 
