@@ -18,6 +18,7 @@
 
 mod advertisement;
 mod apply;
+mod batch;
 mod bond_status;
 mod card;
 mod client;

@@ -7,10 +7,13 @@
 //! Fails by: one line a refusal of the kernel; the rest is applied. A wrong gateway must not cost the address.
 //! Source: rtnetlink(7).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::IpAddr;
 
 use futures_util::TryStreamExt;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::route::{
     RouteAttribute, RouteMessage, RouteMetric, RouteProtocol, RouteScope, RouteType,
@@ -21,6 +24,7 @@ use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use runtime::journal::Journal;
 
 use super::apply;
+use super::batch::{self, Request};
 use super::link::Link;
 
 /// What a link is to have besides a lease.
@@ -61,12 +65,14 @@ impl Applied {
 
     /// Makes a link what is wanted, if it is not.
     pub(super) async fn bring(&mut self, handle: &Handle, journal: &Journal, link: &Link, wanted: &Statics) {
-        let old = self.links.get(&link.index).cloned().unwrap_or_default();
-        if old == *wanted {
+        if self.links.get(&link.index) == Some(wanted) {
             return;
         }
         // Noted before it is done: a refusal is said once, and tried again with the next change.
-        self.links.insert(link.index, wanted.clone());
+        let old = self.links.insert(link.index, wanted.clone()).unwrap_or_default();
+        if old == *wanted {
+            return;
+        }
         let mut refusals = Vec::new();
         self.set_mtu(handle, link, wanted.mtu, &mut refusals).await;
         if let Some(on) = before(&mut self.multicast, link.index, link.multicast, wanted.multicast) {
@@ -89,16 +95,7 @@ impl Applied {
                 request.execute().await.err().map(|e| format!("add address {address}/{prefix}: {e}")),
             );
         }
-        let source = |route: &Route| source(wanted, route);
-        for route in old.routes.iter().filter(|route| !wanted.routes.contains(route)) {
-            if let Ok(message) = message(route, link, None) {
-                // It may have gone with its address.
-                let _ = handle.route().del(message).execute().await;
-            }
-        }
-        for route in &wanted.routes {
-            refusals.extend(add_route(handle, link, route, source(route)).await.err());
-        }
+        refusals.extend(bring_routes(link, &old, wanted).await);
         for refusal in &refusals {
             journal.warn(&format!("networkd: {}: {refusal}", link.name));
         }
@@ -172,22 +169,48 @@ fn mixed(error: impl std::fmt::Debug) -> String {
     format!("make a route: {error:?}")
 }
 
-async fn add_route(
-    handle: &Handle,
-    link: &Link,
-    route: &Route,
-    source: Option<IpAddr>,
-) -> Result<(), String> {
-    let message = message(route, link, source)?;
+/// Takes away the routes that are no longer wanted, and adds all that are: those of an address that was another one went with it.
+/// Answers what was refused.
+async fn bring_routes(link: &Link, old: &Statics, wanted: &Statics) -> Vec<String> {
+    let stays: BTreeSet<&Route> = wanted.routes.iter().collect();
+    let gone = old.routes.iter().filter(|route| !stays.contains(route));
+    // It may have gone with its address.
+    let removed: Vec<Request> = gone
+        .filter_map(|route| Some((RouteNetlinkMessage::DelRoute(message(route, link, None).ok()?), 0)))
+        .collect();
+    let (mut added, mut refusals): (Vec<Request>, _) = (Vec::with_capacity(wanted.routes.len()), Vec::new());
+    let mut sent = Vec::with_capacity(wanted.routes.len());
+    for route in &wanted.routes {
+        match message(route, link, source(wanted, route)) {
+            Ok(message) => {
+                added.push((RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE));
+                sent.push(route);
+            }
+            Err(fault) => refusals.push(fault),
+        }
+    }
+    if removed.is_empty() && added.is_empty() {
+        return refusals;
+    }
+    let work = move || {
+        batch::send(removed)?;
+        batch::send(added)
+    };
+    let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).and_then(|sent| sent);
+    match done {
+        Ok(refused) => {
+            let named = refused.into_iter().filter_map(|(at, error)| Some((sent.get(at)?, error)));
+            refusals.extend(named.map(|(route, error)| refusal(route, link, &error)));
+        }
+        Err(error) => refusals.push(format!("add routes: {error}")),
+    }
+    refusals
+}
+
+fn refusal(route: &Route, link: &Link, error: &io::Error) -> String {
     let (address, prefix) = route.destination;
     let via = route.gateway.map_or_else(|| link.name.clone(), |gateway| gateway.to_string());
-    handle
-        .route()
-        .add(message)
-        .replace()
-        .execute()
-        .await
-        .map_err(|e| format!("add route to {address}/{prefix} via {via}: {e}"))
+    format!("add route to {address}/{prefix} via {via}: {error}")
 }
 
 /// Takes every IPv4 address off a link but these: what a client of DHCP that was ended may have left.
