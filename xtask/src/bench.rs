@@ -1,6 +1,6 @@
 //! `xtask bench`: what Billet costs. `boot`: a boot, beside two other systems on the same kernel; `upgrade` and
 //! `install`: bytes, memory and time; `image` and `flash`: making images and writing them; `luks`: opening volumes; `hostile`: clients
-//! that mean harm; `build`: what a developer waits for; `kubernetes` and `cluster`: clusters on this machine.
+//! that mean harm; `network`: leases and routes; `build`: what a developer waits for; `kubernetes` and `cluster`: clusters on this machine.
 //!
 //! Order: build; for a boot boot the two peers and Billet in the exact machine ([`guest`]), each several times and once traced;
 //! boot Billet once more with the host's own accelerator for its memory; write the report.
@@ -22,6 +22,7 @@ mod kubernetes;
 mod luks;
 mod measure;
 mod memory;
+mod network;
 mod peers;
 mod report;
 mod schedule;
@@ -72,6 +73,8 @@ enum What {
     Kubernetes(BuildOptions),
     /// Time and memory that opening a LUKS2 volume takes, against cryptsetup.
     Luks,
+    /// What networkd costs beside other clients and with many routes, as root.
+    Network,
     /// Bytes that an upgrade writes, and the memory that it takes.
     Upgrade(BuildOptions),
 }
@@ -122,6 +125,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             options.artefacts().and_then(|built| kubernetes::measure(&built, &directory))
         }
         What::Luks => luks::measure(&directory),
+        What::Network => {
+            host::ensure_network_packages()?;
+            network::measure(&directory)
+        }
         What::Upgrade(options) => options.artefacts().and_then(|_| upgrade::measure(&directory)),
     }
 }

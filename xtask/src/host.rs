@@ -88,6 +88,21 @@ const ARM64_PACKAGES: [(&str, &str); 4] = [
 const CLUSTER_PACKAGES: [(&str, &str); 4] =
     [("iproute2", "ip"), ("mount", "mount"), ("nftables", "nft"), ("runc", "runc")];
 
+/// What networkd is measured beside, with a program of each.
+const NETWORK_PACKAGES: [(&str, &str); 6] = [
+    ("busybox", "busybox"),
+    ("dnsmasq-base", "dnsmasq"),
+    ("iproute2", "ip"),
+    ("isc-dhcp-client", "dhclient"),
+    ("systemd", "/usr/lib/systemd/systemd-networkd"),
+    ("util-linux", "unshare"),
+];
+
+/// Makes sure that networkd can be measured beside other clients.
+pub(crate) fn ensure_network_packages() -> Result<()> {
+    ensure(|| absent(&NETWORK_PACKAGES))
+}
+
 /// Makes sure that nodes can be containers of this machine.
 pub(crate) fn ensure_cluster_packages() -> Result<()> {
     ensure(|| [missing(Need::Build), absent(&CLUSTER_PACKAGES)].concat())

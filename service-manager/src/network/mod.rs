@@ -30,6 +30,8 @@ mod ethernet;
 mod ethtool;
 mod exchange;
 mod facts;
+#[cfg(test)]
+mod figures;
 mod firewall;
 mod firewall_chains;
 pub(crate) mod gateways;
