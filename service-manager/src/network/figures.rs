@@ -31,8 +31,9 @@ const FOREIGN: u32 = 100_000;
 const ROUNDS: usize = 21;
 /// The network of the link that all routes are of.
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
-/// Two looks this far apart that find no work done end a wait.
+/// So many looks in a row, this far apart, that find no work done end a wait.
 const LOOK: Duration = Duration::from_millis(100);
+const QUIET: u32 = 5;
 const IDLE_US: u64 = 300;
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -90,31 +91,32 @@ impl Networkd {
         networkd
     }
 
-    fn force(&self, document: &Arc<MachineDocument>) {
-        let config = Arc::new(document.config.clone());
-        let spec = Spec::MachineConfig(document.clone());
+    fn force(&self, (document, config): &Forced) {
+        let (config, spec) = (config.clone(), Spec::MachineConfig(document.clone()));
         self.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, IN_FORCE, spec).unwrap();
         self.runtime.config.send_replace(Some(config));
     }
 
     /// Waits until it has nothing more to do.
     async fn idle(&self) {
-        let begin = Instant::now();
-        loop {
+        let (begin, mut quiet) = (Instant::now(), 0);
+        while quiet < QUIET {
             let before = cpu_us();
             tokio::time::sleep(LOOK).await;
-            if cpu_us() - before < IDLE_US {
-                return;
-            }
+            quiet = if cpu_us() - before < IDLE_US { quiet + 1 } else { 0 };
             assert!(begin.elapsed() < LIMIT, "networkd does not come to rest");
         }
     }
 }
 
-fn document(text: &str) -> Arc<MachineDocument> {
+/// A config with its document, as machined has it before it puts it into force.
+type Forced = (Arc<MachineDocument>, Arc<config::Config>);
+
+fn document(text: &str) -> Forced {
     let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
     let text = zeroize::Zeroizing::new(text.to_owned());
-    Arc::new(MachineDocument { text, config: loaded.config, documents: loaded.documents })
+    let config = Arc::new(loaded.config.clone());
+    (Arc::new(MachineDocument { text, config: loaded.config, documents: loaded.documents }), config)
 }
 
 fn config(interfaces: &str) -> String {

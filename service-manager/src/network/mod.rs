@@ -212,13 +212,12 @@ impl Managed {
 
     /// Whether the config in force says something else than that of the last plan.
     fn has_other_config(&self, runtime: &Runtime) -> bool {
-        let (config, document) = (runtime.config(), runtime.document());
-        let is_same_text = |(a, b): (&Arc<MachineDocument>, &Arc<MachineDocument>)| a.text == b.text;
-        let is_same_document = match (&document, &self.document) {
-            (None, None) => true,
-            (new, old) => new.as_ref().zip(old.as_ref()).is_some_and(is_same_text),
-        };
-        config != self.config || !is_same_document
+        match (runtime.document(), &self.document) {
+            // The text says all, and is sooner compared.
+            (Some(new), Some(known)) => new.text != known.text,
+            (None, None) => runtime.config() != self.config,
+            _ => true,
+        }
     }
 
     /// Makes links, makes each what the config says, ends what belongs to links that are gone. Answers whether everything is

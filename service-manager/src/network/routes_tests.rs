@@ -116,7 +116,8 @@ fn what_is_told_twice_or_too_late_changes_nothing() {
 fn where_another_route_is_known_than_is_told_of_only_a_list_tells() {
     let f = Fixture::new();
     let appended = Route { protocol: 5, ..BASE };
-    let cases: [(&str, &[Route<Ipv4Addr>], Route<Ipv4Addr>, Deed, Verdict); 7] = [
+    type Case<'a> = (&'a str, &'a [Route<Ipv4Addr>], Route<Ipv4Addr>, Deed, Verdict);
+    let cases: [Case<'_>; 7] = [
         ("replaces what is not known", &[], BASE, Deed::Replaced, Verdict::Doubtful),
         (
             "replaces one of two",
