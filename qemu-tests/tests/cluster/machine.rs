@@ -56,7 +56,7 @@ impl Machine {
             Some(Path::new(&build().test.initramfs_full)),
             &line,
         );
-        Self::start(cluster, MachineType::Worker, WORKER, vm.memory_mib(3072))
+        Self::start(cluster, MachineType::Worker, WORKER, vm.memory_mib(3072), "")
     }
 
     /// Starts a control plane node by firmware and loader, from a disk that keeps what it writes.
@@ -66,10 +66,20 @@ impl Machine {
         File::options().write(true).open(&disk).unwrap().set_len(DISK_BYTES).unwrap();
         let drive = Drive::writable(&disk, Bus::Virtio).boot_index(0);
         let vm = Vm::builder("cluster-control-plane").drive(drive).uefi();
-        Self::start(cluster, MachineType::ControlPlane, CONTROL_PLANE, vm.memory_mib(4096))
+        Self::start(cluster, MachineType::ControlPlane, CONTROL_PLANE, vm.memory_mib(4096), "")
     }
 
-    fn start(cluster: &Running, machine_type: MachineType, name: &str, vm: VmBuilder) -> Self {
+    /// Starts a control plane node from memory that takes all pods.
+    pub(crate) fn alone(cluster: &Running) -> Self {
+        let line = format!("{} billet.install=no", build().cmdline);
+        let (kernel, initramfs) = (&build().vmlinuz, Path::new(&build().test.initramfs_full));
+        let vm = Vm::builder("cluster-alone").kernel(kernel, Some(initramfs), &line).memory_mib(4096);
+        let change = "cluster: {allowSchedulingOnMasters: true}\n";
+        Self::start(cluster, MachineType::ControlPlane, CONTROL_PLANE, vm, change)
+    }
+
+    /// `more`: of the configuration.
+    fn start(cluster: &Running, machine_type: MachineType, name: &str, vm: VmBuilder, more: &str) -> Self {
         let listed = Command::new("ip").args(["-brief", "link", "show", "type", "bridge"]).output().unwrap();
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         let bridge = listed.split_whitespace().next().unwrap();
@@ -78,7 +88,7 @@ impl Machine {
         // The network has no time server, and a kubelet waits for the clock.
         let change = format!(
             "machine:\n  time: {{disabled: true}}\n  network:\n    hostname: {name}\n    interfaces:\n    - interface: \
-             eth0\n      addresses: [{ADDRESS}/24]\n      routes: [{{network: 0.0.0.0/0, gateway: 10.5.0.1}}]\n"
+             eth0\n      addresses: [{ADDRESS}/24]\n      routes: [{{network: 0.0.0.0/0, gateway: 10.5.0.1}}]\n{more}"
         );
         let config = cluster.configuration(machine_type, &change);
         let volume =
@@ -98,6 +108,9 @@ impl Machine {
         cluster.kubectl_until(&["get", "nodes"], WORKER, LIMIT);
         tell("the machine is registered");
         cluster.kubectl_until(&["get", "node", WORKER], " Ready ", LIMIT);
+        let said = self.vm().console().text();
+        let early = said.lines().find(|line| line.contains("static pods:") && line.contains("Read-only"));
+        assert_eq!(early, None, "manifests were written before there was a place for them");
         tell("the machine is ready");
     }
 

@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alone;
 mod backup;
+mod etcd_faults;
 mod faults;
 mod firewall;
 mod guide;

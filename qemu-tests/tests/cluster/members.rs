@@ -32,7 +32,7 @@ pub(crate) struct Row {
 }
 
 /// What the node's etcd lists; empty while it does not answer.
-fn members(cluster: &Running, node: &str) -> Vec<Row> {
+pub(crate) fn members_listed(cluster: &Running, node: &str) -> Vec<Row> {
     let Ok(output) = cluster.admin.run(&["-n", node, "etcd", "members"]) else { return Vec::new() };
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -55,7 +55,7 @@ pub(crate) fn members_are(cluster: &Running, node: &str, names: &[&str]) -> Vec<
 pub(crate) fn members_within(cluster: &Running, node: &str, names: &[&str], limit: Duration) -> Vec<Row> {
     let begin = Instant::now();
     loop {
-        let rows = members(cluster, node);
+        let rows = members_listed(cluster, node);
         let have: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         if have == names && rows.iter().all(|row| !row.is_learner) {
             return rows;

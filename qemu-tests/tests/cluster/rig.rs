@@ -21,7 +21,7 @@ use qemu_tests::{deadline, paths};
 use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::backup;
+use crate::{backup, machine};
 
 /// Names a file with the images that a cluster pulls.
 pub(crate) const IMAGES: &str = "BILLET_CLUSTER_IMAGES";
@@ -68,6 +68,8 @@ pub(crate) enum Endpoint {
     Balancer,
     /// The address that the control plane nodes share.
     Shared,
+    /// A machine that is started beside the nodes.
+    Machine,
 }
 
 /// Each connection goes to the first of these that takes it.
@@ -204,11 +206,14 @@ impl Running {
         let registry = registry(&runtime);
         let target = backup::target(&runtime);
         let network: cluster::network::Network = NETWORK.parse().unwrap();
-        let address = network.node(0).unwrap();
+        let address = match endpoint {
+            Endpoint::Machine => machine::ADDRESS.parse().unwrap(),
+            _ => network.node(0).unwrap(),
+        };
         let is_shared = matches!(endpoint, Endpoint::Shared);
         let endpoint = match endpoint {
             Endpoint::Shared => SHARED.parse().unwrap(),
-            Endpoint::Node => address,
+            Endpoint::Node | Endpoint::Machine => address,
             Endpoint::Balancer => {
                 let listener = runtime.block_on(TcpListener::bind(("0.0.0.0", API_PORT))).unwrap();
                 let servers =
