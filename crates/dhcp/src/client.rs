@@ -8,6 +8,7 @@
 //!
 //! A client that had an address asks for it before it asks which servers there are, and does both when no server answers within
 //! [`REBOOT_WAIT`]. One whose cable was pulled keeps the address in the meantime.
+//! A lease counts from the moment at which it was asked for, as its server's clock does not begin before.
 //! Source: RFC 2131 §3.1, §3.2, §4.1 (waits), §4.4; RFC 4039.
 
 use std::net::Ipv4Addr;
@@ -77,6 +78,10 @@ struct Held {
 struct Exchange {
     xid: u32,
     began: Duration,
+    /// When what an ACK answers was sent. A REQUEST for an offer has one number with its repeats: the first one.
+    asked: Duration,
+    /// Since `began`, as the last message says.
+    seconds: u16,
     /// When the question is repeated.
     next: Duration,
     sent: u32,
@@ -169,10 +174,13 @@ impl Client {
     /// The link carries packets, for the first time or again. `before` is an address that the client had once; the one that
     /// it has goes before it.
     pub fn start(&mut self, now: Duration, before: Option<Ipv4Addr>) -> Vec<Output> {
-        let held = self.take_held();
+        let mut held = self.take_held();
         let wanted = held.as_ref().map(|held| held.lease.address).or(before);
         self.refusals = 0;
         let mut outputs = Vec::new();
+        if let Some(over) = held.take_if(|held| held.end <= now) {
+            outputs.push(Output::Lost(over.lease, Loss::Expired));
+        }
         self.select(now, wanted, held, &mut outputs);
         outputs
     }
@@ -188,7 +196,11 @@ impl Client {
     /// The client is another one from now on: a lease is asked for again under the new name, and used in the meantime.
     pub fn change(&mut self, now: Duration, settings: Settings) -> Vec<Output> {
         self.settings = settings;
-        self.start(now, None)
+        let wanted = match &self.state {
+            State::Selecting { wanted, .. } => *wanted,
+            _ => None,
+        };
+        self.start(now, wanted)
     }
 
     /// Does what is due.
@@ -198,23 +210,25 @@ impl Client {
         match std::mem::replace(&mut self.state, State::Waiting(None)) {
             State::Waiting(Some(until)) if until <= now => self.select(now, None, None, &mut outputs),
             State::Selecting { mut exchange, wanted, held } if exchange.next <= now => {
-                outputs.push(Output::Broadcast(self.say(Say::Discover { wanted }, &exchange, now)));
+                // The first one has the number of the question for the address of before: the answer to either counts.
+                if exchange.sent > 0 {
+                    exchange.xid = self.random.u32(..);
+                }
+                outputs.push(Output::Broadcast(self.say(Say::Discover { wanted }, &mut exchange, now)));
                 self.repeat(&mut exchange, now);
                 self.state = State::Selecting { exchange, wanted, held };
             }
             State::Requesting { exchange, offer, held } if exchange.next <= now => {
-                if exchange.sent >= REQUESTS {
+                // A machine that slept has an offer of long ago, from which a lease would count.
+                if exchange.sent >= REQUESTS || exchange.asked + LONGEST_WAIT <= now {
                     self.select(now, None, held, &mut outputs);
                 } else {
                     self.request(now, exchange, offer, held, &mut outputs);
                 }
             }
-            State::Bound(held) if held.renew <= now => {
-                let exchange = self.exchange(now);
-                self.renew(now, exchange, held, &mut outputs);
-            }
+            State::Bound(held) if held.renew <= now => self.renew(now, now, held, &mut outputs),
             State::Renewing { exchange, held } if exchange.next <= now => {
-                self.renew(now, exchange, held, &mut outputs);
+                self.renew(now, exchange.began, held, &mut outputs);
             }
             other => self.state = other,
         }
@@ -239,24 +253,31 @@ impl Client {
 
     /// Another machine has the address: the server is told, and asked for another one later.
     pub fn conflict(&mut self, now: Duration) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        self.expire(now, &mut outputs);
         // Without a lease there is nothing to give up, and whatever is going on goes on.
         if self.lease().is_none() {
-            return Vec::new();
+            return outputs;
         }
-        let Some(held) = self.take_held() else { return Vec::new() };
-        let exchange = self.exchange(now);
+        let Some(held) = self.take_held() else { return outputs };
+        let mut exchange = self.exchange(now);
         let (address, server) = (held.lease.address, held.lease.server);
-        let message = self.say(Say::Decline { address, server }, &exchange, now);
+        let message = self.say(Say::Decline { address, server }, &mut exchange, now);
         self.state = State::Waiting(Some(now + DECLINE_WAIT));
-        vec![Output::Broadcast(message), Output::Lost(held.lease, Loss::Conflict)]
+        outputs.extend([Output::Broadcast(message), Output::Lost(held.lease, Loss::Conflict)]);
+        outputs
     }
 
     fn answer(&mut self, now: Duration, heard: Heard, outputs: &mut Vec<Output>) {
         match (std::mem::replace(&mut self.state, State::Waiting(None)), heard) {
-            (State::Selecting { exchange, wanted, held }, Heard::Offer(message)) => {
+            // Before a DISCOVER was sent there is nothing that an offer answers.
+            (State::Selecting { exchange, wanted, held }, Heard::Offer(message)) if exchange.sent > 0 => {
                 match self.parse(&message) {
                     Some(offer) => {
-                        let exchange = Exchange { sent: 0, ..exchange };
+                        // The first DISCOVER has the number of the question for the address of before, whose ACK may still come.
+                        let shares = exchange.sent == 1 && wanted == Some(offer.address);
+                        let asked = if shares { exchange.began } else { now };
+                        let exchange = Exchange { sent: 0, asked, ..exchange };
                         self.request(now, exchange, Box::new(offer), held, outputs);
                     }
                     None => self.state = State::Selecting { exchange, wanted, held },
@@ -264,9 +285,11 @@ impl Client {
             }
             (State::Selecting { exchange, wanted, held }, Heard::Ack(message)) => {
                 let is_rapid = exchange.sent > 0 && message.opts().get(OptionCode::RapidCommit).is_some();
-                let lease = self.parse(&message);
+                // The address of before was asked for once, at the beginning.
+                let asked = if is_rapid { exchange.asked } else { exchange.began };
+                let lease = self.granted(&message, asked, now);
                 match lease.filter(|lease| is_rapid || wanted == Some(lease.address)) {
-                    Some(lease) => self.bind(now, lease, outputs),
+                    Some(lease) => self.bind(asked, lease, outputs),
                     None => self.state = State::Selecting { exchange, wanted, held },
                 }
             }
@@ -276,23 +299,28 @@ impl Client {
                     Some(held) => Output::Lost(held.lease, Loss::Refused),
                     None => Output::Refused(wanted),
                 });
-                self.refused(now, outputs);
+                self.refused(now, None, outputs);
             }
             (State::Requesting { offer, held, exchange }, Heard::Ack(message)) => {
-                match self.parse(&message).filter(|lease| lease.address == offer.address) {
-                    Some(lease) => self.bind(now, lease, outputs),
+                let lease = self.granted(&message, exchange.asked, now);
+                match lease.filter(|lease| lease.address == offer.address) {
+                    Some(lease) => self.bind(exchange.asked, lease, outputs),
                     None => self.state = State::Requesting { exchange, offer, held },
                 }
             }
-            (State::Requesting { offer, held, .. }, Heard::Nak(server)) if is_by(server, offer.server) => {
-                if let Some(held) = held {
+            (State::Requesting { offer, mut held, .. }, Heard::Nak(server))
+                if is_by(server, offer.server) =>
+            {
+                // An address of before that is another one is not what was refused.
+                if let Some(held) = held.take_if(|held| held.lease.address == offer.address) {
                     outputs.push(Output::Lost(held.lease, Loss::Refused));
                 }
-                self.refused(now, outputs);
+                self.refused(now, held, outputs);
             }
             (State::Renewing { exchange, held }, Heard::Ack(message)) => {
-                match self.parse(&message).filter(|lease| lease.address == held.lease.address) {
-                    Some(lease) => self.bind(now, lease, outputs),
+                let lease = self.granted(&message, exchange.asked, now);
+                match lease.filter(|lease| lease.address == held.lease.address) {
+                    Some(lease) => self.bind(exchange.asked, lease, outputs),
                     None => self.state = State::Renewing { exchange, held },
                 }
             }
@@ -301,7 +329,7 @@ impl Client {
                 if now >= held.rebind || is_by(server, held.lease.server) =>
             {
                 outputs.push(Output::Lost(held.lease, Loss::Refused));
-                self.refused(now, outputs);
+                self.refused(now, None, outputs);
             }
             (state, _) => self.state = state,
         }
@@ -316,14 +344,19 @@ impl Client {
         Some(lease)
     }
 
-    fn bind(&mut self, now: Duration, lease: Lease, outputs: &mut Vec<Output>) {
+    /// What an ACK to a question of this moment grants; one that came so late that it is over grants nothing.
+    fn granted(&self, message: &Message, asked: Duration, now: Duration) -> Option<Lease> {
+        self.parse(message).filter(|lease| now < asked + lease.time)
+    }
+
+    fn bind(&mut self, asked: Duration, lease: Lease, outputs: &mut Vec<Output>) {
         self.refusals = 0;
         let lease = Box::new(lease);
         outputs.push(Output::Bound(lease.clone()));
         let mut sooner = |time: Duration| time - (time / FUZZ).mul_f64(self.random.f64());
-        let renew = now + sooner(lease.renew_after);
-        let rebind = (now + sooner(lease.rebind_after)).max(renew);
-        self.state = State::Bound(Held { renew, rebind, end: now + lease.time, lease });
+        let renew = asked + sooner(lease.renew_after);
+        let rebind = (asked + sooner(lease.rebind_after)).max(renew);
+        self.state = State::Bound(Held { renew, rebind, end: asked + lease.time, lease });
     }
 
     /// Looks for servers; for the address of before alone first.
@@ -336,10 +369,10 @@ impl Client {
     ) {
         let mut exchange = self.exchange(now);
         if let Some(address) = wanted {
-            outputs.push(Output::Broadcast(self.say(Say::Reboot { address }, &exchange, now)));
+            outputs.push(Output::Broadcast(self.say(Say::Reboot { address }, &mut exchange, now)));
             exchange.next = now + REBOOT_WAIT;
         } else {
-            outputs.push(Output::Broadcast(self.say(Say::Discover { wanted }, &exchange, now)));
+            outputs.push(Output::Broadcast(self.say(Say::Discover { wanted }, &mut exchange, now)));
             self.repeat(&mut exchange, now);
         }
         self.state = State::Selecting { exchange, wanted, held };
@@ -354,13 +387,15 @@ impl Client {
         outputs: &mut Vec<Output>,
     ) {
         let say = Say::Select { address: offer.address, server: offer.server };
-        outputs.push(Output::Broadcast(self.say(say, &exchange, now)));
+        outputs.push(Output::Broadcast(self.say(say, &mut exchange, now)));
         self.repeat(&mut exchange, now);
         self.state = State::Requesting { exchange, offer, held };
     }
 
-    fn renew(&mut self, now: Duration, mut exchange: Exchange, held: Held, outputs: &mut Vec<Output>) {
-        let message = self.say(Say::Renew { address: held.lease.address }, &exchange, now);
+    /// Each question has a number of its own, as each DISCOVER, so that an ACK tells which one it answers.
+    fn renew(&mut self, now: Duration, began: Duration, held: Held, outputs: &mut Vec<Output>) {
+        let mut exchange = Exchange { began, ..self.exchange(now) };
+        let message = self.say(Say::Renew { address: held.lease.address }, &mut exchange, now);
         let is_rebinding = now >= held.rebind;
         outputs.push(if is_rebinding {
             Output::Broadcast(message)
@@ -374,15 +409,22 @@ impl Client {
         self.state = State::Renewing { exchange, held };
     }
 
-    /// Begins again: at once after the first refusal, later after each further one.
-    fn refused(&mut self, now: Duration, outputs: &mut Vec<Output>) {
+    /// Begins again: at once after the first refusal, later after each further one. What is held is used on.
+    fn refused(&mut self, now: Duration, held: Option<Held>, outputs: &mut Vec<Output>) {
         let wait = FIRST_WAIT * (1 << self.refusals.min(4)) / 2;
-        self.refusals += 1;
+        self.refusals = self.refusals.saturating_add(1);
         if self.refusals == 1 {
-            self.select(now, None, None, outputs);
-        } else {
-            self.state = State::Waiting(Some(now + wait + JITTER.mul_f64(self.random.f64())));
+            self.select(now, None, held, outputs);
+            return;
         }
+        let until = now + wait + JITTER.mul_f64(self.random.f64());
+        self.state = match held {
+            None => State::Waiting(Some(until)),
+            held => {
+                let exchange = Exchange { next: until, ..self.exchange(now) };
+                State::Selecting { exchange, wanted: None, held }
+            }
+        };
     }
 
     fn expire(&mut self, now: Duration, outputs: &mut Vec<Output>) {
@@ -413,7 +455,7 @@ impl Client {
     }
 
     fn exchange(&mut self, now: Duration) -> Exchange {
-        Exchange { xid: self.random.u32(..), began: now, next: now, sent: 0 }
+        Exchange { xid: self.random.u32(..), began: now, asked: now, seconds: 0, next: now, sent: 0 }
     }
 
     fn repeat(&mut self, exchange: &mut Exchange, now: Duration) {
@@ -422,9 +464,14 @@ impl Client {
         exchange.next = now + wait - JITTER + (JITTER * 2).mul_f64(self.random.f64());
     }
 
-    fn say(&self, say: Say, exchange: &Exchange, now: Duration) -> Vec<u8> {
-        let seconds = now.saturating_sub(exchange.began).as_secs();
-        encode(say, exchange.xid, u16::try_from(seconds).unwrap_or(u16::MAX), &self.settings)
+    fn say(&self, say: Say, exchange: &mut Exchange, now: Duration) -> Vec<u8> {
+        // A REQUEST for an offer says the seconds of its DISCOVER: relays pass it to the servers that heard that (RFC 2131 §3.1).
+        if !matches!(say, Say::Select { .. }) {
+            let seconds = now.saturating_sub(exchange.began).as_secs();
+            exchange.seconds = u16::try_from(seconds).unwrap_or(u16::MAX);
+            exchange.asked = now;
+        }
+        encode(say, exchange.xid, exchange.seconds, &self.settings)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A client in a network of models: servers, loss, delay, pulled cables and conflicts, with time that does not pass by itself.
+//! A client step by step, with time that does not pass by itself.
 
 use dhcproto::v4::{DhcpOption, MessageType, Opcode};
 use dhcproto::{Decodable, Decoder, Encodable};
@@ -98,35 +98,6 @@ fn an_address_of_before_is_asked_for_alone_for_a_moment() {
 }
 
 #[test]
-fn a_refused_address_of_before_is_told_and_another_one_asked_for() {
-    let mut client = client(1);
-    let reboot = client.start(Duration::ZERO, Some(ADDRESS));
-    let outputs = client.hear(Duration::ZERO, &bytes(&reboot[0], MessageType::Nak, ADDRESS, SERVER));
-    assert_eq!(outputs[0], Output::Refused(ADDRESS));
-    assert_eq!(kinds(&outputs), [MessageType::Discover]);
-}
-
-#[test]
-fn word_of_an_address_counts_while_there_is_none() {
-    let mut other = client(1);
-    assert!(other.remember(Duration::ZERO, ADDRESS).is_empty(), "it has not begun");
-    let _ = other.start(Duration::ZERO, None);
-    assert_eq!(kinds(&other.remember(Duration::ZERO, ADDRESS)), [MessageType::Request]);
-    assert!(other.remember(Duration::ZERO, ADDRESS).is_empty(), "it asks for one already");
-    assert!(bound(1).remember(Duration::ZERO, ADDRESS).is_empty());
-}
-
-#[test]
-fn a_lease_at_once_counts_only_if_it_is_said_to_be_one() {
-    let mut client = client(1);
-    let discover = client.start(Duration::ZERO, None);
-    let mut ack = answer(&sent(&discover[0]).unwrap(), MessageType::Ack, ADDRESS, SERVER, HOUR);
-    assert!(client.hear(Duration::ZERO, &ack.to_vec().unwrap()).is_empty());
-    ack.opts_mut().insert(DhcpOption::RapidCommit);
-    assert!(matches!(&client.hear(Duration::ZERO, &ack.to_vec().unwrap())[..], [Output::Bound(_)]));
-}
-
-#[test]
 fn its_own_server_prolongs_a_lease_first_and_then_any() {
     for seed in 0..50 {
         let mut client = bound(seed);
@@ -195,16 +166,6 @@ fn a_client_with_another_name_asks_again_and_keeps_its_address() {
 }
 
 #[test]
-fn another_server_cannot_take_a_lease_back_before_all_were_asked() {
-    let mut client = bound(1);
-    let (now, renew) = next(&mut client);
-    let other = Ipv4Addr::new(10, 0, 0, 2);
-    assert!(client.hear(now, &bytes(&renew[0], MessageType::Nak, ADDRESS, other)).is_empty());
-    let outputs = client.hear(now, &bytes(&renew[0], MessageType::Nak, ADDRESS, SERVER));
-    assert!(matches!(&outputs[..], [Output::Lost(_, Loss::Refused), Output::Broadcast(_)]));
-}
-
-#[test]
 fn a_pulled_cable_costs_no_address() {
     let mut client = bound(1);
     let reboot = client.start(seconds(100), None);
@@ -266,160 +227,7 @@ fn settings_decide_about_the_name() {
     assert!(matches!(&outputs[..], [Output::Bound(lease)] if lease.hostname.is_none()));
 }
 
-/// A server of a few addresses, as simple as one can be.
-struct Model {
-    server: Ipv4Addr,
-    first: u8,
-    rapid: bool,
-}
-
-impl Model {
-    /// What it answers.
-    fn hear(&self, message: &Message, random: &mut Rng) -> Option<Message> {
-        let given = Ipv4Addr::new(10, 0, 0, self.first + u8::try_from(random.u64(..3)).unwrap());
-        let option = |code| message.opts().get(code);
-        let requested = match option(OptionCode::RequestedIpAddress) {
-            Some(DhcpOption::RequestedIpAddress(address)) => *address,
-            _ => message.ciaddr(),
-        };
-        let time = 30 + random.u32(..) % 600;
-        let own = (self.first..self.first + 3).contains(&requested.octets()[3]);
-        match message.opts().msg_type()? {
-            MessageType::Discover => {
-                let rapid = self.rapid && option(OptionCode::RapidCommit).is_some();
-                let kind = if rapid { MessageType::Ack } else { MessageType::Offer };
-                let mut answer =
-                    answer(message, kind, if own { requested } else { given }, self.server, time);
-                if rapid {
-                    answer.opts_mut().insert(DhcpOption::RapidCommit);
-                }
-                Some(answer)
-            }
-            MessageType::Request => {
-                let chosen = option(OptionCode::ServerIdentifier);
-                if chosen.is_some_and(|chosen| *chosen != DhcpOption::ServerIdentifier(self.server)) {
-                    return None;
-                }
-                let kind = if own && !random.u64(..).is_multiple_of(8) {
-                    MessageType::Ack
-                } else {
-                    MessageType::Nak
-                };
-                Some(answer(message, kind, requested, self.server, time))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// What must hold of whatever a client does.
-#[derive(Default)]
-struct Judge {
-    /// Addresses that a message of a server named.
-    named: Vec<Ipv4Addr>,
-    /// The address in use and the moment at which it is over.
-    used: Option<Ipv4Addr>,
-}
-
-impl Judge {
-    fn see(&mut self, outputs: &[Output], kept: &mut Option<Ipv4Addr>) {
-        for output in outputs {
-            match output {
-                Output::Bound(lease) => {
-                    let known = self.named.contains(&lease.address) || *kept == Some(lease.address);
-                    assert!(known, "{} was not offered", lease.address);
-                    (self.used, *kept) = (Some(lease.address), Some(lease.address));
-                }
-                Output::Lost(lease, _) => {
-                    assert_eq!(self.used.take(), Some(lease.address), "it was not in use");
-                }
-                Output::Refused(address) => {
-                    assert_eq!((self.used, kept.take()), (None, Some(*address)));
-                }
-                Output::Broadcast(message) => {
-                    let ciaddr = read(message).ciaddr();
-                    assert!(ciaddr.is_unspecified() || self.used == Some(ciaddr));
-                }
-                Output::Unicast(_, message) => assert_eq!(self.used, Some(read(message).ciaddr())),
-            }
-        }
-    }
-}
-
-/// Random events of a network: a seed is printed when something does not hold.
-fn storm(seed: u64, events: u32) {
-    let mut random = Rng::with_seed(seed);
-    let (mut client, mut judge) = (client(seed), Judge::default());
-    let mut kept = None;
-    let mut now = Duration::ZERO;
-    let mut wire: Vec<(Duration, Vec<u8>)> = Vec::new();
-    let mut outputs = client.start(now, None);
-    for _ in 0..events {
-        judge.see(&outputs, &mut kept);
-        assert_eq!(client.lease().map(|lease| lease.address), judge.used, "seed {seed}");
-        let servers: Vec<Model> = (0..random.u64(..3))
-            .map(|index| {
-                let first = 10 + u8::try_from(index).unwrap() * 10;
-                Model {
-                    server: Ipv4Addr::new(10, 0, 0, first - 9),
-                    first,
-                    rapid: random.u64(..).is_multiple_of(2),
-                }
-            })
-            .collect();
-        for message in outputs.iter().filter_map(sent) {
-            let heard = servers.iter().filter_map(|server| server.hear(&message, &mut random));
-            for answer in heard.collect::<Vec<_>>() {
-                let mut packet = answer.to_vec().unwrap();
-                // One in four is lost, one in eight is broken.
-                match random.u64(..8) {
-                    0 | 1 => continue,
-                    2 => {
-                        let index = usize::try_from(random.u64(..)).unwrap() % packet.len();
-                        packet[index] ^= 1 << (random.u64(..8));
-                    }
-                    _ => {}
-                }
-                wire.push((now + seconds(3).mul_f64(random.f64()), packet));
-            }
-        }
-        outputs = match random.u64(..20) {
-            0 => client.start(now, kept),
-            1 => client.conflict(now),
-            2 => {
-                let stranger = answer(&Message::default(), MessageType::Ack, ADDRESS, SERVER, HOUR);
-                client.hear(now, &stranger.to_vec().unwrap())
-            }
-            _ => {
-                wire.sort_by_key(|(time, _)| *time);
-                let due = client.deadline().unwrap_or(Duration::MAX);
-                if wire.first().is_some_and(|(time, _)| *time <= due) {
-                    let (time, packet) = wire.remove(0);
-                    now = now.max(time);
-                    if let Some(message) = message::read(&packet) {
-                        judge.named.push(message.yiaddr());
-                    }
-                    client.hear(now, &packet)
-                } else {
-                    assert!(due > now || client.deadline().is_some_and(|due| due <= now), "seed {seed}");
-                    now = now.max(due);
-                    let outputs = client.tick(now);
-                    assert!(client.deadline().is_some_and(|due| due > now), "it spins, seed {seed}");
-                    outputs
-                }
-            }
-        };
-    }
-}
-
-#[test]
-fn in_any_network_it_uses_only_what_it_was_offered_and_never_spins() {
-    let rounds = if std::env::var("BILLET_LONG").is_ok_and(|value| value == "1") { 5_000 } else { 200 };
-    let base = u64::from(std::process::id()) << 32;
-    for round in 0..rounds {
-        storm(base + round, 200);
-    }
-}
-
 #[path = "hostile_tests.rs"]
 mod hostile;
+#[path = "transition_tests.rs"]
+mod transitions;
