@@ -229,5 +229,7 @@ fn settings_decide_about_the_name() {
 
 #[path = "hostile_tests.rs"]
 mod hostile;
+#[path = "network_tests.rs"]
+mod network;
 #[path = "transition_tests.rs"]
 mod transitions;
