@@ -198,7 +198,7 @@ impl Client {
         let is_prolonged = is_same && self.state.prolongs();
         match &self.held {
             Some(held) if held.in_use && is_prolonged => self.renew(now, &mut outputs),
-            Some(held) if held.in_use && !matches!(self.state, State::Confirming) => {
+            Some(held) if held.in_use && !(is_same && matches!(self.state, State::Confirming)) => {
                 self.seek(now, Duration::ZERO, &mut outputs);
             }
             _ => outputs.extend(self.start(now, None)),
@@ -255,8 +255,11 @@ impl Client {
             self.held.as_ref().is_some_and(|held| moment(&held.lease) <= now)
         };
         match &mut self.state {
-            State::Waiting(Some(until)) | State::Informed(Some(until)) if *until <= now => {
-                self.seek(now, Duration::ZERO, &mut outputs);
+            State::Waiting(Some(until)) if *until <= now => self.seek(now, Duration::ZERO, &mut outputs),
+            // Clients that were told together must not ask together again (RFC 8415 §21.23).
+            State::Informed(Some(until)) if *until <= now => {
+                let delay = self.settings.first_delay.mul_f64(self.random.f64());
+                self.seek(now, delay, &mut outputs);
             }
             State::Waiting(_) | State::Informed(_) => {}
             State::Bound if reaches(Lease::renew_at) => self.renew(now, &mut outputs),

@@ -85,90 +85,6 @@ fn shape(outputs: &[Output]) -> String {
     outputs.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// The table of RFC 8415 §18.2.10: state, answer, outcome.
-#[test]
-fn each_answer_leads_where_it_must() {
-    type Make = fn() -> (Client, Asked, Duration);
-    type Say = fn(&Asked) -> Answer;
-    let select: Make = || {
-        let mut client = client();
-        let solicit = only(&client.start(ZERO, None));
-        (client, solicit, ZERO)
-    };
-    let request: Make = || {
-        let (client, asked) = requesting();
-        (client, asked, ZERO)
-    };
-    let confirm: Make = || {
-        let (client, asked) = confirming();
-        (client, asked, seconds(100))
-    };
-    let table: &[(&str, Make, Say, &str)] = &[
-        ("select", select, |to| grant(to, ADVERTISE, 1), ""),
-        ("select", select, |to| grant(to, ADVERTISE, 1).preference(255), "send 3"),
-        ("select", select, |to| Answer::new(to, ADVERTISE, server(1)).status(NO_ADDRS_AVAIL), ""),
-        ("select", select, |to| grant(to, ADVERTISE, 1).own_status(NO_ADDRS_AVAIL).preference(255), ""),
-        ("select", select, |to| Answer::new(to, ADVERTISE, server(1)).preference(255), ""),
-        ("select", select, |to| grant(to, REPLY, 1), ""),
-        ("select", select, |to| grant(to, REPLY, 1).rapid(), "bound"),
-        ("select", select, |to| Answer::new(to, REPLY, server(1)).rapid().status(NO_ADDRS_AVAIL), ""),
-        ("request", request, |to| grant(to, REPLY, 1), "bound"),
-        ("request", request, |to| grant(to, REPLY, 2), ""),
-        ("request", request, |to| grant(to, ADVERTISE, 1), ""),
-        ("request", request, |to| grant(to, REPLY, 1).own_status(UNSPEC_FAIL), ""),
-        ("request", request, |to| grant(to, REPLY, 1).own_status(USE_MULTICAST), ""),
-        ("request", request, |to| Answer::new(to, REPLY, server(1)).status(NO_ADDRS_AVAIL), "send 1"),
-        ("request", request, |to| Answer::new(to, REPLY, server(1)).own_status(NOT_ON_LINK), "send 1"),
-        ("request", request, |to| Answer::new(to, REPLY, server(1)), "send 1"),
-        ("renew", renewing, |to| grant(to, REPLY, 1), "bound"),
-        ("renew", renewing, |to| grant(to, REPLY, 2), ""),
-        ("renew", renewing, |to| Answer::new(to, REPLY, server(1)).status(NO_BINDING), "send 3"),
-        ("renew", renewing, |to| Answer::new(to, REPLY, server(2)).status(NO_BINDING), ""),
-        ("renew", renewing, |to| Answer::new(to, REPLY, server(1)).status(NO_ADDRS_AVAIL), ""),
-        ("renew", renewing, |to| grant(to, REPLY, 1).own_status(USE_MULTICAST), ""),
-        ("renew", renewing, |to| Answer::new(to, REPLY, server(1)), ""),
-        (
-            "renew",
-            renewing,
-            |to| Answer::new(to, REPLY, server(1)).with(address(5), 0, 0),
-            "lost Refused, send 1",
-        ),
-        ("rebind", rebinding, |to| grant(to, REPLY, 2), "bound"),
-        ("rebind", rebinding, |to| Answer::new(to, REPLY, server(2)).status(NO_BINDING), "send 3"),
-        (
-            "rebind",
-            rebinding,
-            |to| Answer::new(to, REPLY, server(2)).with(address(5), 0, 0),
-            "lost Refused, send 1",
-        ),
-        ("confirm", confirm, |to| Answer::new(to, REPLY, server(2)).own_status(0), "bound"),
-        (
-            "confirm",
-            confirm,
-            |to| Answer::new(to, REPLY, server(2)).own_status(NOT_ON_LINK),
-            "lost Refused, send 1",
-        ),
-        ("confirm", confirm, |to| Answer::new(to, REPLY, server(2)).own_status(UNSPEC_FAIL), ""),
-        ("confirm", confirm, |to| Answer::new(to, ADVERTISE, server(2)).own_status(NOT_ON_LINK), ""),
-    ];
-    for (index, (state, make, say, expected)) in table.iter().enumerate() {
-        let (mut client, asked, now) = make();
-        let answer = say(&asked);
-        // Not for this client or exchange: nothing.
-        let [a, b, c] = answer.xid;
-        for stranger in [
-            Answer { xid: [a, b, c ^ 1], ..answer.clone() },
-            Answer { client: Some(server(9)), ..answer.clone() },
-            Answer { client: None, ..answer.clone() },
-            Answer { server: None, ..answer.clone() },
-            Answer { kind: 10, ..answer.clone() },
-        ] {
-            assert_eq!(shape(&client.hear(now, &stranger.bytes())), "", "row {index} ({state})");
-        }
-        assert_eq!(shape(&client.hear(now, &answer.bytes())), *expected, "row {index} ({state})");
-    }
-}
-
 #[test]
 fn the_first_message_waits_for_a_moment_and_no_later_one() {
     for seed in 0..100 {
@@ -450,6 +366,29 @@ fn a_client_without_addresses_asks_for_settings() {
     assert!(client.information().is_none());
 }
 
+/// RFC 8415 §21.23: clients that were told together ask again at moments of their own.
+#[test]
+fn settings_are_refreshed_after_a_random_moment() {
+    let mut moments: Vec<Duration> = Vec::new();
+    for seed in 0..50 {
+        let settings = Settings { stateless: true, first_delay: seconds(1), ..settings() };
+        let mut client = Client::new(settings, seed);
+        let begun = client.start(ZERO, None);
+        let inform = only(&if begun.is_empty() { next(&mut client).1 } else { begun });
+        let answer = Answer::new(&inform, REPLY, server(1));
+        let _ = client.hear(seconds(2), &answer.bytes());
+        let (refresh, outputs) = next(&mut client);
+        assert_eq!((refresh, outputs), (seconds(2 + 86_400), Vec::new()));
+        let (asked, outputs) = next(&mut client);
+        assert_eq!(kinds(&outputs), [INFORM]);
+        assert!(asked - refresh <= seconds(1), "{:?}", asked - refresh);
+        moments.push(asked);
+    }
+    moments.sort();
+    moments.dedup();
+    assert!(moments.len() > 40, "{moments:?}");
+}
+
 #[test]
 fn a_server_that_refuses_everything_is_asked_ever_more_slowly() {
     let mut client = client();
@@ -493,3 +432,6 @@ fn whatever_happens_it_sends_no_more_than_the_limit() {
     let (now, outputs) = next(&mut client);
     assert!(now > seconds(10) && kinds(&outputs) == [SOLICIT]);
 }
+
+#[path = "transition_tests.rs"]
+mod transitions;

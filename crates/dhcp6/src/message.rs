@@ -56,7 +56,7 @@ pub struct Settings {
     pub stateless: bool,
     /// The first message waits for a random time up to this. RFC 8415 §18.2.1 asks for a second before SOLICIT (SHOULD), §18.2.3
     /// and §18.2.6 before CONFIRM and INFORMATION-REQUEST (MUST): machines that get their power back together must not ask
-    /// together. No later message waits.
+    /// together. So does the INFORMATION-REQUEST that refreshes settings (§21.23, MUST), and no other message.
     pub first_delay: Duration,
 }
 

@@ -1,34 +1,12 @@
 //! A client in networks of models: servers that come and go, loss, duplicates, broken answers, conflicts; and mutated answers.
-//! Time is virtual. A test prints its seed when it fails; `BILLET_SEED` begins with that one. `BILLET_LONG=1`
-//! makes the long run.
+//! Time is virtual.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::*;
 use crate::options;
 use crate::testing::*;
-
-fn is_long() -> bool {
-    std::env::var("BILLET_LONG").is_ok_and(|value| value == "1")
-}
-
-/// Of `BILLET_SEED`, or another one each time.
-fn first_seed() -> u64 {
-    let given = std::env::var("BILLET_SEED").ok().and_then(|text| text.parse().ok());
-    given.unwrap_or(u64::from(std::process::id()) << 32)
-}
-
-/// Runs rounds, and prints the seed of one that fails.
-fn rounds(count: u64, round: impl Fn(u64)) {
-    for seed in (first_seed()..).take(usize::try_from(count).unwrap()) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| round(seed))) {
-            println!("seed {seed}");
-            resume_unwind(panic);
-        }
-    }
-}
 
 impl Client {
     /// A moment at which its exchange runs.
@@ -180,7 +158,10 @@ impl Judge {
     }
 }
 
-/// Random events of a network.
+/// `SOL_MAX_RT` with its spread, and the exchange after it.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600 / 10 * 11 + 60);
+
+/// Random events of a network, and then one in which all is well.
 fn storm(seed: u64, events: u32) {
     let mut random = Rng::with_seed(seed);
     let mut client = Client::new(Settings { first_delay: seconds(1), ..settings() }, seed);
@@ -236,6 +217,20 @@ fn storm(seed: u64, events: u32) {
             _ => pass(&mut client, &mut judge, &mut now, &mut wire),
         };
     }
+    // Servers that answer lead to a lease: after that of now, and the longest wait, at the latest.
+    servers.iter_mut().for_each(|server| (server.is_up, server.is_good) = (true, true));
+    wire.clear();
+    let ends = judge.used.iter().map(|(_, end)| *end).max();
+    let until = ends.unwrap_or(now) + LONGEST_WAIT;
+    while !outputs.iter().any(|output| matches!(output, Output::Bound(_))) {
+        assert!(now <= until, "no lease at {now:?}");
+        judge.see(now, &outputs);
+        for asked in sent(&outputs) {
+            let answers = ask(&mut servers, &asked, &mut random);
+            wire.extend(answers.iter().map(|answer| (now + Duration::from_millis(100), answer.bytes())));
+        }
+        outputs = pass(&mut client, &mut judge, &mut now, &mut wire);
+    }
 }
 
 /// The next thing that is due: a packet, or what the client does by itself.
@@ -273,8 +268,8 @@ fn pass(
 }
 
 #[test]
-fn in_any_network_it_uses_only_what_it_was_offered_and_never_for_too_long() {
-    rounds(if is_long() { 20_000 } else { 400 }, |seed| storm(seed, 400));
+fn in_any_network_it_uses_only_what_it_was_offered_and_asks_until_it_has_something() {
+    rounds::play(rounds::count(400, 20_000), |seed| storm(seed, 400));
 }
 
 /// A server that answers, in a network that loses a third and doubles some: the lease lasts.
@@ -306,7 +301,7 @@ fn lasts(seed: u64) {
 
 #[test]
 fn a_lease_lasts_while_a_server_answers() {
-    rounds(if is_long() { 2_000 } else { 30 }, lasts);
+    rounds::play(rounds::count(30, 2_000), lasts);
 }
 
 /// States in which an answer counts, each with an answer to its message.
@@ -346,40 +341,20 @@ fn states() -> Vec<(Client, Answer)> {
     states
 }
 
-fn mutate(packet: &mut Vec<u8>, random: &mut Rng) {
-    for _ in 0..=random.u64(..4) {
-        let index = usize::try_from(random.u64(..)).unwrap() % packet.len();
-        match random.u64(..6) {
-            0 => packet[index] ^= 1 << (random.u64(..8)),
-            1 => packet[index] = u8::try_from(random.u64(..256)).unwrap(),
-            2 => packet[index] = [0, 1, 3, 5, 13, 255][usize::try_from(random.u64(..6)).unwrap()],
-            3 => packet.truncate(index.max(1)),
-            4 => {
-                let tail = packet[index..].to_vec();
-                packet.extend(tail);
-            }
-            _ => drop(packet.remove(index)),
-        }
-        if packet.is_empty() {
-            packet.push(0);
-        }
-    }
-}
-
 /// No mutated answer panics. A lease is lost only by a REPLY that is whole, of this exchange and this client, and takes it back;
 /// what is granted was in the message.
 #[test]
 fn mutated_answers_neither_forge_nor_lose_a_lease() {
-    let count = if is_long() { 1_000_000 } else { 10_000 };
+    let count = usize::try_from(rounds::count(10_000, 1_000_000)).unwrap();
     let makes = states().len();
-    let seed = first_seed();
-    println!("seed {seed}");
+    let seed = rounds::first_seed();
+    println!("BILLET_SEED={seed}");
     let mut random = Rng::with_seed(seed);
     let (mut ready, mut changed) = (states(), 0);
     for round in 0..count {
         let (client, answer) = &mut ready[round % makes];
         let mut packet = answer.bytes();
-        mutate(&mut packet, &mut random);
+        rounds::mutate(&mut packet, &[0, 1, 3, 5, 13, 255], &mut random);
         let before = client.lease().map(Lease::list).unwrap_or_default();
         let now = client.exchange_began();
         let outputs = client.hear(now, &packet);
