@@ -133,6 +133,7 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::str::FromStr;
 
+    use fastrand::Rng;
     use hickory_proto::op::{OpCode, Query};
     use hickory_proto::rr::Record;
     use hickory_proto::rr::rdata::{A, SOA};
@@ -188,6 +189,56 @@ mod tests {
         let none = answer("a.example.", Some(0), None);
         cache.put(seconds(10), key("a.example."), &none, &none.to_vec().unwrap());
         assert!(cache.get(seconds(10), &key("a.example.")).is_none(), "a TTL of 0 is for one client");
+    }
+
+    /// Beside a list of all that was put: what was last put is given for as long as it counts and a day longer; what is over
+    /// first goes first.
+    #[test]
+    fn it_is_like_a_list_of_answers_with_an_end() {
+        rounds::play(rounds::count(40, 4_000), |seed| {
+            let mut random = Rng::with_seed(seed);
+            let (mut cache, mut now) = (Cache::default(), 0);
+            // Name, beginning, end, length.
+            let mut list: Vec<(String, u64, u64, usize)> = Vec::new();
+            for _ in 0..500 {
+                now += [0, 0, 1, 60, 4_000, 90_000][random.usize(..6)];
+                let name = format!("n{}.", random.u8(..));
+                let bytes = MAX_ENTRY_BYTES + 500 - random.usize(..6_000);
+                let time = [0, 1, 60, 3_000, 100_000][random.usize(..5)];
+                match random.u8(..120) {
+                    0 => {
+                        cache.clear();
+                        list.clear();
+                    }
+                    1..100 => {
+                        let message = answer(&name, Some(time), None);
+                        cache.put(seconds(now), key(&name), &message, &vec![7; bytes]);
+                        if time == 0 || bytes > MAX_ENTRY_BYTES {
+                            continue;
+                        }
+                        list.retain(|known| known.0 != name);
+                        list.push((name, now, now + u64::from(time).min(LONGEST.as_secs()), bytes));
+                        while list.iter().map(|known| known.3).sum::<usize>() > MAX_BYTES {
+                            let first = (0..list.len()).min_by_key(|index| list[*index].2).unwrap();
+                            list.remove(first);
+                        }
+                    }
+                    _ => {
+                        let known = list.iter().find(|known| known.0 == name);
+                        let known = known.filter(|known| now < known.2 + STALE.as_secs());
+                        let expected = known.map(|known| (known.3, now - known.1, now >= known.2));
+                        let kept = cache.get(seconds(now), &key(&name));
+                        let found = kept.map(|it| (it.message.len(), it.age.as_secs(), it.is_stale));
+                        assert_eq!(found, expected, "{name} at {now} s");
+                        if found.is_none() {
+                            list.retain(|known| known.0 != name);
+                        }
+                    }
+                }
+                let held: usize = cache.entries.values().map(|entry| entry.message.len()).sum();
+                assert!(cache.bytes == held && held <= MAX_BYTES && cache.entries.len() == list.len());
+            }
+        });
     }
 
     #[test]

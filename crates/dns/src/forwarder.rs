@@ -288,8 +288,11 @@ impl<C> Forwarder<C> {
         };
         open.exchanges.remove(&exchange);
         self.by_exchange.remove(&exchange);
-        if let Some(server) = self.servers.iter_mut().find(|known| known.address == server) {
-            server.failures = 0;
+        let known = self.servers.iter_mut().find(|known| known.address == server);
+        // What a server says that the node does not ask any more is for those who wait.
+        let is_kept = known.is_some();
+        if let Some(known) = known {
+            known.failures = 0;
         }
         let mut outputs = vec![Output::Cancel(exchange)];
         if answer.metadata.truncation && transport == Transport::Datagram {
@@ -304,7 +307,9 @@ impl<C> Forwarder<C> {
             return outputs;
         }
         if let Some(open) = self.open.get(&number) {
-            self.cache.put(now, open.key.clone(), &answer, message);
+            if is_kept {
+                self.cache.put(now, open.key.clone(), &answer, message);
+            }
             let is_late = |sent: &&Exchange| sent.server != server && sent.began + NEXT <= now;
             let late: Vec<SocketAddr> =
                 open.exchanges.values().filter(is_late).map(|sent| sent.server).collect();
@@ -385,7 +390,8 @@ impl<C> Forwarder<C> {
             self.left_open(now, server);
         }
         let mut outputs = self.end(number, None);
-        match failure {
+        // A server that failed is like one that is silent (RFC 8767 §4): what is over is better than nothing.
+        match failure.filter(|told| told.metadata.response_code != ResponseCode::ServFail) {
             Some(failure) => {
                 outputs.extend(waiting.into_iter().map(|(client, asked)| {
                     Output::Reply(client, asked.reply(&failure, Duration::ZERO, false))

@@ -1,4 +1,4 @@
-//! The forwarder in a network of its own: servers that answer, lose, fail and lie, in virtual time.
+//! The forwarder step by step, with time that does not pass by itself.
 #![expect(clippy::cast_possible_truncation, reason = "numbers of tests are small")]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -204,6 +204,33 @@ fn what_is_over_is_given_when_no_server_answers() {
     assert_eq!(address(&replies(&fourth)[0].1), Some(8));
 }
 
+/// RFC 8767 §4: a server that fails has not answered; one that refuses has.
+#[test]
+fn what_is_over_is_given_when_servers_fail() {
+    for (code, expected) in [(ResponseCode::ServFail, Some(7)), (ResponseCode::Refused, None)] {
+        let mut forwarder = forwarder(&[1]);
+        let first = forwarder.asked(at(0), 1, &question(1, "a.", RecordType::A), Transport::Datagram);
+        let answer = respond(&sent(&first)[0].2, ResponseCode::NoError, 5, 7).to_vec().unwrap();
+        forwarder.answered(at(1), sent(&first)[0].0, &answer);
+        let again = forwarder.asked(at(10_000), 2, &question(2, "a.", RecordType::A), Transport::Datagram);
+        let failure = respond(&sent(&again)[0].2, code, 0, 0).to_vec().unwrap();
+        let got = replies(&forwarder.answered(at(10_010), sent(&again)[0].0, &failure));
+        assert_eq!((got.len(), address(&got[0].1)), (1, expected), "{code:?}");
+    }
+}
+
+#[test]
+fn what_a_server_of_before_says_is_not_kept() {
+    let mut forwarder = forwarder(&[1]);
+    let first = forwarder.asked(at(0), 1, &question(1, "a.", RecordType::A), Transport::Datagram);
+    forwarder.set_servers(&[server(2)]);
+    let answer = respond(&sent(&first)[0].2, ResponseCode::NoError, 60, 7).to_vec().unwrap();
+    let got = replies(&forwarder.answered(at(1), sent(&first)[0].0, &answer));
+    assert_eq!(address(&got[0].1), Some(7), "who waited has it");
+    let again = forwarder.asked(at(2), 2, &question(2, "a.", RecordType::A), Transport::Datagram);
+    assert_eq!(sent(&again).first().map(|it| it.1), Some(server(2)));
+}
+
 #[test]
 fn what_is_cut_off_is_asked_for_by_a_stream() {
     let mut forwarder = forwarder(&[1]);
@@ -289,142 +316,11 @@ fn limits_hold() {
     assert!(forwarder.open.is_empty() && forwarder.by_key.is_empty() && forwarder.by_exchange.is_empty());
 }
 
-/// Something that arrives.
-enum Event {
-    Client(u32),
-    /// Of an exchange: the bytes, or a failure.
-    Answer(u64, Option<Vec<u8>>),
-}
-
-/// Servers that answer, lose, fail, lie and are away for a while; clients of a few names. The reference: what each name said, and
-/// until when.
-#[test]
-fn in_random_networks_each_client_has_one_true_answer_in_time() {
-    let rounds = if std::env::var("BILLET_LONG").is_ok_and(|it| it == "1") { 5_000 } else { 300 };
-    for seed in 1..=rounds {
-        let mut numbers = Rng::with_seed(seed);
-        run(&mut numbers, seed);
-    }
-}
-
-fn run(numbers: &mut Rng, seed: u64) {
-    let count = 1 + numbers.u64(..3) as u8;
-    let mut forwarder = forwarder(&(1..=count).collect::<Vec<_>>());
-    let mut events: BTreeMap<(u64, u64), Event> = BTreeMap::new();
-    let mut clients: BTreeMap<u32, (u64, String)> = BTreeMap::new();
-    let mut true_answers: BTreeMap<(String, u16), (u64, u64)> = BTreeMap::new();
-    let mut order = 0;
-    for client in 0..60 {
-        order += 1;
-        events.insert((numbers.u64(..60_000), order), Event::Client(client));
-    }
-    let away = (numbers.u64(..60_000), numbers.u64(..30_000));
-    let mut answered = 0;
-    loop {
-        let due = forwarder.deadline().map(|due| due.as_millis() as u64);
-        let next = events.keys().next().copied();
-        let (now, outputs) = match (next, due) {
-            (Some(key), due) if due.is_none_or(|due| key.0 <= due) => {
-                let event = events.remove(&key).unwrap();
-                let outputs = match event {
-                    Event::Client(client) => {
-                        let name = format!("n{}.example.", numbers.u64(..5));
-                        clients.insert(client, (key.0, name.clone()));
-                        forwarder.asked(
-                            at(key.0),
-                            client,
-                            &question(client as u16, &name, RecordType::A),
-                            Transport::Datagram,
-                        )
-                    }
-                    Event::Answer(exchange, Some(bytes)) => forwarder.answered(at(key.0), exchange, &bytes),
-                    Event::Answer(exchange, None) => forwarder.failed(at(key.0), exchange),
-                };
-                (key.0, outputs)
-            }
-            (_, Some(due)) => (due, forwarder.tick(at(due))),
-            (_, None) => break,
-        };
-        for output in outputs {
-            order += 1;
-            match output {
-                Output::Cancel(_) => {}
-                Output::Ask { exchange, message, .. } => {
-                    let asked = Message::from_vec(&message).unwrap();
-                    let arrives = now + 1 + numbers.u64(..300);
-                    let is_away = now >= away.0 && now < away.0 + away.1;
-                    let outcome = if is_away { 0 } else { numbers.u64(..10) };
-                    let value = order as u16;
-                    let ttl = 1 + numbers.u64(..20);
-                    let name = asked.queries[0].name().to_ascii();
-                    let event = match outcome {
-                        0 => continue,
-                        1 => Event::Answer(exchange, None),
-                        2 => Event::Answer(
-                            exchange,
-                            Some(respond(&asked, ResponseCode::ServFail, 0, 0).to_vec().unwrap()),
-                        ),
-                        3 => {
-                            // A forged one: the number is guessed wrong.
-                            let mut forged = respond(&asked, ResponseCode::NoError, 9999, u16::MAX);
-                            forged.metadata.id =
-                                asked.metadata.id.wrapping_add(1 + numbers.u64(..65_534) as u16);
-                            Event::Answer(exchange, Some(forged.to_vec().unwrap()))
-                        }
-                        4 => {
-                            let mut torn =
-                                respond(&asked, ResponseCode::NoError, 60, u16::MAX).to_vec().unwrap();
-                            torn.truncate(numbers.u64(..torn.len() as u64) as usize);
-                            Event::Answer(exchange, Some(torn))
-                        }
-                        _ => {
-                            true_answers.insert((name, value), (arrives, ttl));
-                            Event::Answer(
-                                exchange,
-                                Some(
-                                    respond(&asked, ResponseCode::NoError, ttl as u32, value)
-                                        .to_vec()
-                                        .unwrap(),
-                                ),
-                            )
-                        }
-                    };
-                    events.insert((arrives, order), event);
-                }
-                Output::Reply(client, bytes) => {
-                    let (since, name) =
-                        clients.remove(&client).unwrap_or_else(|| panic!("seed {seed}: {client} twice"));
-                    answered += 1;
-                    let message = Message::from_vec(&bytes).unwrap();
-                    assert_eq!(message.metadata.id, client as u16);
-                    assert!(now - since <= 4500, "seed {seed}: {client} waited {} ms", now - since);
-                    let Some(value) = address(&message) else {
-                        assert_eq!(message.metadata.response_code, ResponseCode::ServFail, "seed {seed}");
-                        continue;
-                    };
-                    let told = true_answers.get(&(name.clone(), value));
-                    let &(told_at, ttl) =
-                        told.unwrap_or_else(|| panic!("seed {seed}: {name} was never {value}"));
-                    let age = (now - told_at) / 1000;
-                    let left = u64::from(message.answers[0].ttl);
-                    assert!(
-                        left == 30 || left + age <= ttl,
-                        "seed {seed}: {left} s left of {ttl} s after {age} s"
-                    );
-                }
-            }
-        }
-    }
-    assert_eq!((answered, clients.len()), (60, 0), "seed {seed}");
-    assert!(forwarder.open.is_empty() && forwarder.by_exchange.is_empty() && forwarder.by_key.is_empty());
-}
-
 #[test]
 fn mutated_messages_are_answered_or_dropped_and_never_lied_about() {
-    let rounds = if std::env::var("BILLET_LONG").is_ok_and(|it| it == "1") { 300_000 } else { 10_000 };
     let mut numbers = Rng::with_seed(42);
     let mut forwarder = forwarder(&[1]);
-    for round in 0..rounds {
+    for round in 0..rounds::count(10_000, 300_000) {
         let now = at(round * 10_000);
         let mut client = question(1, "a.example.", RecordType::A);
         let flips = numbers.u64(..3);
@@ -447,3 +343,6 @@ fn mutated_messages_are_answered_or_dropped_and_never_lied_about() {
     }
     assert!(forwarder.open.is_empty());
 }
+
+#[path = "network_tests.rs"]
+mod network;
