@@ -26,7 +26,7 @@ pub(crate) enum Need {
 }
 
 /// A package, the first command that needs it, and a program or absolute path that it provides.
-const PACKAGES: [(&str, Need, &str); 34] = [
+const PACKAGES: [(&str, Need, &str); 35] = [
     ("apt", Need::Build, "apt-get"),
     ("debian-archive-keyring", Need::Build, "/usr/share/keyrings/debian-archive-keyring.gpg"),
     ("gcc", Need::Build, "cc"),
@@ -59,6 +59,7 @@ const PACKAGES: [(&str, Need, &str); 34] = [
     ("swtpm", Need::Test, "swtpm"),
     ("xorriso", Need::Test, "xorriso"),
     ("zstd", Need::Test, "zstd"),
+    ("busybox", Need::LongTest, "busybox"),
     ("kea-dhcp4-server", Need::LongTest, "kea-dhcp4"),
     ("kea-dhcp6-server", Need::LongTest, "kea-dhcp6"),
 ];

@@ -6,8 +6,13 @@
 //! Source: unshare(1), nsenter(1), ip-link(8).
 #![warn(missing_docs)]
 
+use std::fs::File;
 use std::io::Read as _;
+use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Set in the process that has namespaces of its own.
 const INSIDE: &str = "BILLET_TEST_INSIDE";
@@ -83,7 +88,6 @@ impl Neighbour {
     /// When the namespace or the wire cannot be made.
     #[must_use]
     pub fn start() -> Self {
-        ip("link add eth0 address 52:54:00:01:02:03 type veth peer name srv0");
         // It says a word when it has its namespace.
         let mut namespace = Command::new("unshare")
             .args(["--net", "--", "sh", "-c", "echo ready; exec cat"])
@@ -95,10 +99,32 @@ impl Neighbour {
         let mut output = namespace.stdout.take().expect("invariant: its output is a pipe");
         output.read_exact(&mut word).expect("a namespace for the neighbour");
         let neighbour = Self(namespace);
-        ip(&format!("link set srv0 netns {}", neighbour.0.id()));
-        ip("link set eth0 up");
-        neighbour.ip("link set srv0 up");
+        neighbour.wire("eth0", "52:54:00:01:02:03", "srv0");
         neighbour
+    }
+
+    /// One more wire: a card here with this hardware address, and one there, both up.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn wire(&self, here: &str, hardware: &str, there: &str) {
+        ip(&format!("link add {here} address {hardware} type veth peer name {there}"));
+        ip(&format!("link set {there} netns {}", self.0.id()));
+        ip(&format!("link set {here} up"));
+        self.ip(&format!("link set {there} up"));
+    }
+
+    /// Runs this in a thread whose network is that of the neighbour.
+    ///
+    /// # Panics
+    /// When the namespace cannot be opened; the thread when it cannot be entered.
+    pub fn thread<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let network = File::open(format!("/proc/{}/ns/net", self.0.id())).expect("open the namespace");
+        thread::spawn(move || {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+                .expect("enter the namespace");
+            act()
+        })
     }
 
     /// A program that runs there.

@@ -383,6 +383,12 @@ pub(super) fn forget_lease(runtime: &Runtime, name: &str) {
 }
 
 #[cfg(test)]
+#[path = "client_dnsmasq_tests.rs"]
+mod dnsmasq_tests;
+#[cfg(test)]
+#[path = "client_hostile_server_tests.rs"]
+mod hostile_server_tests;
+#[cfg(test)]
 #[path = "client_kea_tests.rs"]
 mod kea_tests;
 #[cfg(test)]

@@ -380,6 +380,9 @@ pub(super) fn forget_lease(runtime: &Runtime, link: &str) {
 }
 
 #[cfg(test)]
+#[path = "client6_dnsmasq_tests.rs"]
+mod dnsmasq_tests;
+#[cfg(test)]
 #[path = "client6_kea_tests.rs"]
 mod kea_tests;
 #[cfg(test)]

@@ -34,6 +34,13 @@ impl Dnsmasq {
         Self { child, log }
     }
 
+    /// Returns when its sockets are there: what is sent before is lost.
+    pub(crate) async fn started(self) -> Self {
+        let text = || fs::read_to_string(&self.log).unwrap_or_default();
+        until("a server that has started", || text().contains("started, version")).await;
+        self
+    }
+
     /// Messages that it logged, `DHCPDISCOVER` and so on, since this many.
     pub(crate) fn heard(&self, since: usize) -> Vec<String> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();

@@ -99,7 +99,7 @@ fn without_machines(suites: &mut Suites, long: bool) {
     }
     suites.tests(&Suite::cargo("unit tests", &UNIT_TESTS).long(long).side_by_side());
     if long {
-        suites.tests(&Suite::cargo("DHCP servers", &KEA_TESTS));
+        suites.tests(&Suite::cargo("DHCP servers", &DHCP_TESTS));
     }
     // Now, beside the build, which links on one core for minutes.
     suites.check(&Suite::cargo(
@@ -191,7 +191,8 @@ const LOOP_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "on_a_loop_device
 
 const ROOT_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "in_a_root_of_its_own", "--", "--ignored"];
 
-const KEA_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "kea_tests", "--", "--ignored"];
+const DHCP_TESTS: [&str; 8] =
+    ["test", "--workspace", "--lib", "--", "--ignored", "kea_tests", "dnsmasq_tests", "hostile_server_tests"];
 
 const CONTAINERD_TESTS: [&str; 6] = ["test", "--workspace", "--lib", "by_containerd", "--", "--ignored"];
 
