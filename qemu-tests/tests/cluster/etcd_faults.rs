@@ -74,7 +74,7 @@ fn full(cluster: &Running, tell: &dyn Fn(&str)) {
     let file = cluster.files.path().join("object");
     let from = format!("--from-file={}", file.display());
     cluster.kubectl_until(&["create", "configmap", "large", &from, "--output=name"], "large", STEP_LIMIT);
-    assert!(!cluster.until(&["etcd", "status"], &[&"MEMBER"], STEP_LIMIT).contains("NOSPACE"));
+    assert!(!cluster.until(&["etcd", "status"], &["MEMBER"], STEP_LIMIT).contains("NOSPACE"));
     tell("with room and without the alarm it takes writes again");
 }
 

@@ -111,7 +111,7 @@ fn configuration(release: &Release, address: Ipv4Addr) -> String {
 /// The network of pods that our nodes have, as one list of objects.
 fn network(release: &Release) -> Result<String> {
     let text = format!(
-        "version: v1alpha1\nmachine:\n  type: controlplane\n  kubelet: {{image: \"registry.k8s.io/kubelet:v{}\"}}\ncluster:\n  \
+        "version: v1alpha1\nmachine:\n  type: controlplane\n  kubelet: {{image: \"registry.example.org/kubelet:v{}\"}}\ncluster:\n  \
          token: aaaaaa.bbbbbbbbbbbbbbbb\n  controlPlane: {{endpoint: \"https://demo.example.org:6443\"}}\n",
         release.kubernetes
     );

@@ -23,12 +23,12 @@ use crate::command::Cmd;
 use crate::place;
 use crate::step::{step, warn};
 use leases::Client;
+use namespace::MODULE;
 
 /// The limits. In milliseconds: a kept lease, the first one; one changed route, an unchanged config.
 const LIMITS_MS: [f64; 4] = [5.0, 25.0, 1.0, 1.0];
 /// By how much machined may grow beside the routes of others, in MiB.
 const GROWTH_LIMIT: f64 = 20.0;
-const MODULE: &str = "network::figures";
 
 /// What `network::figures` writes; times in microseconds, memory in KiB.
 #[derive(Debug, Deserialize)]

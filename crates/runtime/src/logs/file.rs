@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use tokio::sync::watch;
 
-use super::LogPlace;
+use super::place::LogPlace;
 
 /// Size at which a log file is turned over (docs/users/logs.md).
 pub const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 
 use tokio::sync::watch;
 
-use super::LogPlace;
+use super::place::LogPlace;
 
 /// Most bytes returned at once.
 const CHUNK: usize = 32 * 1024;

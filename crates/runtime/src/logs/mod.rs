@@ -13,16 +13,18 @@
 
 mod file;
 mod follow;
+mod place;
 pub mod pump;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
 pub use file::{LogFile, LogFileError, MAX_FILE_BYTES};
 pub use follow::{Follower, Tail, seek_tail};
+use place::LogPlace;
 
 /// All logs of the node.
 #[derive(Debug, Clone)]
@@ -38,19 +40,6 @@ struct Registered {
     grown: watch::Sender<u64>,
     /// Each of its lines is in another log as well.
     is_copy: bool,
-}
-
-/// The place of one log.
-#[derive(Debug, Clone)]
-pub struct LogPlace {
-    current: PathBuf,
-    older: PathBuf,
-}
-
-impl LogPlace {
-    fn new(dir: &Path, id: &str) -> Self {
-        Self { current: dir.join(format!("{id}.log")), older: dir.join(format!("{id}.log.1")) }
-    }
 }
 
 impl Logs {

@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::MODULE;
-use super::namespace::{Namespace, Running};
+use super::namespace::{MODULE, Namespace, Running};
 use super::systemd;
 
 const ROUNDS: usize = 11;

@@ -9,6 +9,9 @@ use anyhow::{Result, ensure};
 
 use crate::command::Cmd;
 
+/// The module of service-manager whose ignored tests run in them.
+pub(super) const MODULE: &str = "network::figures";
+
 /// A namespace that lives as long as this.
 pub(super) struct Namespace(&'static str);
 

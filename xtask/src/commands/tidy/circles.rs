@@ -17,7 +17,7 @@ pub(super) const KNOWN: [(&str, usize, usize); 11] = [
     ("crates/config", 0, 29),
     ("crates/oci", 0, 15),
     ("crates/ondisk", 0, 46),
-    ("crates/runtime", 0, 22),
+    ("crates/runtime", 0, 20),
     ("fuzz", 0, 2),
     ("init", 0, 2),
     ("installer", 0, 47),

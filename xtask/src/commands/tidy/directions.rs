@@ -121,6 +121,7 @@ const ALLOWED: [(&str, &[&str]); 39] = [
             "config",
             "init",
             "installer",
+            "kubernetes",
             "oci",
             "ondisk",
             "qemu-tests",
