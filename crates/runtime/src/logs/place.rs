@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// The files of one log.
 #[derive(Debug, Clone)]
-pub struct LogPlace {
+pub(super) struct LogPlace {
     /// What is written to.
     pub(super) current: PathBuf,
     /// What was written before that, until it is full again.
