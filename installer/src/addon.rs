@@ -14,7 +14,7 @@ use crate::{Error, boot_volume};
 /// How the stub knows them.
 pub const SUFFIX: &str = ".addon.efi";
 /// Where it looks for those of every UKI, on the volume that it was started from.
-pub const FOLDER: &str = "loader/addons";
+pub const DIRECTORY: &str = "loader/addons";
 /// What upgrades put behind an image's line.
 #[cfg(feature = "image")]
 const ADDED_LATER: &str = "billet.generation=000000";
@@ -90,12 +90,12 @@ pub(crate) fn of_volume(volume: impl ReadAt) -> Result<Vec<(String, Vec<u8>)>, E
         Err(fat::Error::NotFat32) => return Ok(Vec::new()),
         reader => reader?,
     };
-    let mut entries = match reader.list(FOLDER) {
+    let mut entries = match reader.list(DIRECTORY) {
         Err(fat::Error::NotFound(_)) => return Ok(Vec::new()),
         entries => entries?,
     };
     entries.retain(|entry| !entry.is_dir && entry.name.to_ascii_lowercase().ends_with(SUFFIX));
-    let read = |entry: fat::DirEntry| match reader.read(&format!("{FOLDER}/{}", entry.name), MOST_BYTES) {
+    let read = |entry: fat::DirEntry| match reader.read(&format!("{DIRECTORY}/{}", entry.name), MOST_BYTES) {
         Err(fat::Error::TooLong(_)) => Err(Error::Addon {
             name: entry.name,
             reason: "it is longer than 1 MiB, which no addon is: take it off the EFI system partition",

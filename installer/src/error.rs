@@ -468,7 +468,7 @@ pub enum Error {
     },
     /// A path in a tar file that leads out of folders by `..`.
     #[error(
-        "{}: {name} has .. in it: make the tar file in the folder that it is of (tar -C FOLDER -cf FILE .)", path.display()
+        "{}: {name} has .. in it: make the tar file in the folder that it is of (tar -C DIRECTORY -cf FILE .)", path.display()
     )]
     Climbs {
         /// The tar file.

@@ -135,7 +135,7 @@ impl<'d, D: BlockDevice + ?Sized> Esp<'d, D> {
     /// Removes the scripts that start nothing, as a change that was cut off leaves them.
     fn forget_scripts(&mut self) -> Result<(), Error> {
         let named = self.named()?;
-        let files = Reader::open(&mut self.part)?.list(grub::FOLDER)?;
+        let files = Reader::open(&mut self.part)?.list(grub::DIRECTORY)?;
         for generation in files.iter().filter_map(|file| grub::script_generation(&file.name)) {
             if !named.iter().any(|entry| entry.generation == generation) {
                 self.take_away(&grub::script_path(generation))?;

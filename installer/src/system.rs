@@ -29,13 +29,13 @@ pub(crate) use arguments::{check_whole_line, contradiction};
 pub use signed::Trusted;
 
 /// Where the boot parts lie in a root: the base layer brings some, the kernel layer the rest.
-pub const FOLDER: &str = "usr/lib/billet/boot";
+pub const DIRECTORY: &str = "usr/lib/billet/boot";
 
 /// The name of PID 1 in its initramfs segment.
 #[cfg(feature = "image")]
 const INIT_PROGRAM: &str = "init";
 
-/// Names of the files in [`FOLDER`].
+/// Names of the files in [`DIRECTORY`].
 pub mod names {
     /// The kernel: a bzImage, or an Image for arm64. Kernel layer.
     pub const KERNEL: &str = "vmlinuz";
@@ -101,7 +101,7 @@ pub struct BootParts {
 }
 
 impl BootParts {
-    /// Reads the parts from [`FOLDER`] of a root, or from a copy of it.
+    /// Reads the parts from [`DIRECTORY`] of a root, or from a copy of it.
     pub fn read(folder: &Path) -> Result<Self, Error> {
         Self::by_name(|name| {
             let path = folder.join(name);
@@ -230,7 +230,7 @@ impl System {
     pub fn running(root: &Path) -> Result<Self, Error> {
         let path = root.join(KEPT_PATH.trim_start_matches('/'));
         let bytes = fs::read(&path).map_err(Error::read(&path))?;
-        let boot = BootParts::read(&root.join(FOLDER))?;
+        let boot = BootParts::read(&root.join(DIRECTORY))?;
         let config_key = kept_config_key(root)?;
         Ok(Self { manifest: RootManifest::parse(&bytes)?, boot: BootParts { config_key, ..boot } })
     }

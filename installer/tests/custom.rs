@@ -388,7 +388,7 @@ fn sources_that_want_one_place_are_listed_by_both_spellings() {
     }
 }
 
-/// What `--add FILE:/FOLDER` takes for one file, for a tar file, and for what only the user knows.
+/// What `--add FILE:/DIRECTORY` takes for one file, for a tar file, and for what only the user knows.
 #[test]
 fn one_file_is_told_from_a_tar_file_by_what_is_in_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -181,14 +181,14 @@ fn the_config_volume_is_found_by_its_label() {
 }
 
 /// The folder that the child below builds in.
-const FOLDER: &str = "BILLET_TEST_FOLDER";
+const DIRECTORY: &str = "BILLET_TEST_DIRECTORY";
 
 /// Run by the test below with another working folder, umask, locale and time zone.
 #[test]
 #[ignore = "a child of builds_in_different_surroundings_are_identical"]
 fn child_that_builds() {
     // Nothing to do when somebody runs all ignored tests.
-    if let Ok(folder) = std::env::var(FOLDER) {
+    if let Ok(folder) = std::env::var(DIRECTORY) {
         build(Path::new(&folder));
     }
 }
@@ -203,7 +203,7 @@ fn builds_in_different_surroundings_are_identical() {
             .args(["-c", "umask $1; exec \"$2\" --exact child_that_builds --ignored", "sh", umask])
             .arg(std::env::current_exe().unwrap())
             .current_dir(folder)
-            .env(FOLDER, folder)
+            .env(DIRECTORY, folder)
             .env("TZ", zone)
             .env("LC_ALL", if umask == "022" { "C" } else { "de_DE.UTF-8" })
             .output()

@@ -37,7 +37,7 @@ pub(crate) fn file(runtime: &Runtime, path: &str) -> Result<Option<Vec<u8>>, Str
 pub(crate) fn addons(runtime: &Runtime) -> Result<Vec<(String, Vec<u8>)>, String> {
     let Some(device) = medium(runtime) else { return Ok(Vec::new()) };
     let failed = |error: &dyn std::error::Error| {
-        format!("read {} of {}: {}", addon::FOLDER, device.display(), chain(error))
+        format!("read {} of {}: {}", addon::DIRECTORY, device.display(), chain(error))
     };
     let mut disk =
         Opened::open(&runtime.path(&device.display().to_string())).map_err(|error| failed(&error))?;

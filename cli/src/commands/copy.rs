@@ -22,7 +22,7 @@ pub(crate) struct Flags {
     /// Absolute path on the node
     source: String,
     /// Folder to unpack into, or `-` for the tar.gz on stdout
-    #[arg(value_name = "FOLDER")]
+    #[arg(value_name = "DIRECTORY")]
     target: PathBuf,
 }
 

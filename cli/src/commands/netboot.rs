@@ -30,7 +30,7 @@ pub(crate) struct Flags {
     #[arg(short, long, value_name = "NAME")]
     interface: String,
     /// Folder of machine configs: 52-54-00-12-34-56.yaml by hardware address, default.yaml for the others
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIRECTORY")]
     configs: Option<PathBuf>,
     /// Hand out these addresses, where there is no other DHCP server: 192.168.7.100-192.168.7.199/24
     #[arg(long, value_name = "FIRST-LAST/PREFIX")]

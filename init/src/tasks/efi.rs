@@ -10,20 +10,20 @@ use ondisk::gpt::Guid;
 use crate::boot::Boot;
 use crate::kernel::Options;
 
-const FOLDER: &str = "/sys/firmware/efi/efivars";
+const DIRECTORY: &str = "/sys/firmware/efi/efivars";
 const VARIABLE: &str = "/sys/firmware/efi/efivars/LoaderDevicePartUUID-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 const OPTIONS: Options = Options { read_only: false, no_suid: true, no_dev: true, no_exec: true };
 
 /// `None` on machines without UEFI and with loaders that do not say.
 pub(super) fn loader_partition(boot: &mut Boot<'_>) -> Option<Guid> {
-    boot.kernel.status(FOLDER).ok()?;
+    boot.kernel.status(DIRECTORY).ok()?;
     if boot.modules.knows("efivarfs")
         && let Err(failure) = boot.modules.load(boot.kernel, "efivarfs")
     {
         boot.warn(&alloc::format!("{failure}"));
     }
     // A second attempt, or firmware whose variables are off at run time: then the disks must tell.
-    let _ = boot.kernel.mount("efivarfs", FOLDER, "efivarfs", OPTIONS, "");
+    let _ = boot.kernel.mount("efivarfs", DIRECTORY, "efivarfs", OPTIONS, "");
     let bytes = boot.kernel.read(VARIABLE, 4096).ok()?;
     parse(&bytes)
 }

@@ -26,7 +26,7 @@ use crate::source::Source;
 use receive::{Frames, LayerFile};
 
 /// Where the layers lie, here and in the new root.
-const FOLDER: &str = "/run/billet/network";
+const DIRECTORY: &str = "/run/billet/network";
 
 const OPTIONS: Options = Options { read_only: false, no_suid: true, no_dev: true, no_exec: true };
 
@@ -192,12 +192,12 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
     let Some(mirrors) = mirrors(boot) else { return Ok(()) };
     let Some((number, mut station)) = boot.network.station.take() else { return Ok(()) };
     let name = boot.network.cards.get(number).map(|card| card.name.clone()).unwrap_or_default();
-    for folder in ["/run/billet", FOLDER] {
+    for folder in ["/run/billet", DIRECTORY] {
         boot.kernel.make_folder(folder, 0o755).map_err(Failure::at("make folder", folder))?;
     }
     let size = root_bytes(boot).saturating_add(FOLDER_BYTES);
     let data = format!("mode=0700,size={size}");
-    boot.kernel.mount("tmpfs", FOLDER, "tmpfs", OPTIONS, &data).map_err(Failure::at("mount", FOLDER))?;
+    boot.kernel.mount("tmpfs", DIRECTORY, "tmpfs", OPTIONS, &data).map_err(Failure::at("mount", DIRECTORY))?;
     let trust = boot.network.trust.take();
     let mirrors = Mirrors { urls: &mirrors, trust: trust.as_ref() };
     let mut from = String::new();
@@ -205,7 +205,7 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
         let file = layer.file_name();
         let item = Item { name: &layer.name, file: &file, bytes: layer.total_bytes() };
         let shared = RefCell::new(&mut *boot);
-        let mut sink = LayerFile::new(&shared, &layer, format!("{FOLDER}/{file}"));
+        let mut sink = LayerFile::new(&shared, &layer, format!("{DIRECTORY}/{file}"));
         let mut frames = Frames { boot: &shared, card: &name };
         let url = netroot::fetch(&mut station, &mut frames, mirrors, item, &mut sink)
             .map_err(|error| Failure::reason("fetch", "root", error.to_string()))?;
@@ -214,8 +214,8 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
     }
     boot.network.station = Some((number, station));
     // From here on nobody writes there.
-    boot.kernel.remount_read_only(FOLDER).map_err(Failure::at("remount read-only", FOLDER))?;
-    boot.source = Some(Source::Files { folder: FOLDER.to_string(), described: from });
+    boot.kernel.remount_read_only(DIRECTORY).map_err(Failure::at("remount read-only", DIRECTORY))?;
+    boot.source = Some(Source::Files { folder: DIRECTORY.to_string(), described: from });
     Ok(())
 }
 

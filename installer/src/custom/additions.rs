@@ -78,7 +78,7 @@ impl<'l> Additions<'l> {
 
     /// Refuses what would lie where the boot parts do.
     pub(super) fn without_boot_parts(self) -> Result<Self, Error> {
-        let below = format!("{}/", system::FOLDER);
+        let below = format!("{}/", system::DIRECTORY);
         let is_part = |(place, path): &(&String, &String)| {
             format!("{place}/").starts_with(&below)
                 && self.entries.get(*path).is_some_and(|(entry, _)| entry.node != Node::Dir)

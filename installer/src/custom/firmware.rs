@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use super::FIRMWARE_FOLDER;
+use super::FIRMWARE_DIRECTORY;
 use super::additions::Sourced;
 use crate::system::BootParts;
 use crate::tree::{Entry, Node, Tree};
@@ -36,7 +36,7 @@ pub(super) fn add(
     gone: &[String],
     boot: &mut BootParts,
 ) -> Result<Option<String>, Error> {
-    if gone.iter().any(|path| path == FIRMWARE_FOLDER) {
+    if gone.iter().any(|path| path == FIRMWARE_DIRECTORY) {
         boot.firmware.clear();
     }
     let tree = placed(folders)?;
@@ -93,7 +93,7 @@ fn too_much(bytes: u64) -> String {
     format!(
         "firmware: {} MB are too much for the initramfs of machines that start from the network, which takes {} MB: these files are \
          in the root alone, and a card that needs one before there is a root will not come up. Where that matters name a folder \
-         with the files of such cards, and add the others as files (--add FOLDER:/{FIRMWARE_FOLDER}; [[add]] in a profile)",
+         with the files of such cards, and add the others as files (--add DIRECTORY:/{FIRMWARE_DIRECTORY}; [[add]] in a profile)",
         bytes.div_ceil(1 << 20),
         MOST_BYTES >> 20
     )

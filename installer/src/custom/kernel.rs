@@ -90,7 +90,7 @@ pub(super) fn change(
         }
         // A node makes its UKI of the parts in its layers.
         let entry = Entry::new(0o644, Node::Bytes(image.clone()));
-        additions.insert(format!("{}/{}", system::FOLDER, names::KERNEL), (entry, "kernel".into()));
+        additions.insert(format!("{}/{}", system::DIRECTORY, names::KERNEL), (entry, "kernel".into()));
         boot.kernel = image;
     }
     if let (Some(release), Some(files)) = (&running, running.as_ref().and_then(|release| added.get(release)))
@@ -105,7 +105,7 @@ pub(super) fn change(
 pub(super) fn check_copied(source: &Source) -> Result<Option<String>, Error> {
     let boot = &source.system.boot;
     let lower = Lower::read(&source.system.manifest.layers, &source.layers)?;
-    if lower.content(&format!("{}/{}", system::FOLDER, names::KERNEL))?.as_ref() == Some(&boot.kernel) {
+    if lower.content(&format!("{}/{}", system::DIRECTORY, names::KERNEL))?.as_ref() == Some(&boot.kernel) {
         return Ok(None);
     }
     let release = kernel_image::release(&boot.kernel).unwrap_or_default();
@@ -201,7 +201,7 @@ fn swap(
     };
     let mut more = Vec::new();
     for name in [grub::BOOT_NAME, grub::CORE_NAME] {
-        if let Some(bytes) = lower.content(&format!("{}/{name}", system::FOLDER))? {
+        if let Some(bytes) = lower.content(&format!("{}/{name}", system::DIRECTORY))? {
             more.push((name, bytes));
         }
     }
@@ -271,6 +271,6 @@ fn extend(
     };
     remake(boot, Some(release), &texts, &content)?;
     let entry = Entry::new(0o644, Node::Bytes(boot.modules.clone()));
-    additions.insert(format!("{}/{}", system::FOLDER, names::MODULES), (entry, "initramfs".into()));
+    additions.insert(format!("{}/{}", system::DIRECTORY, names::MODULES), (entry, "initramfs".into()));
     Ok(())
 }

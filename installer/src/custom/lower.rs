@@ -104,7 +104,7 @@ impl Lower {
 
     /// Whether nothing starts without it.
     pub(super) fn is_needed(&self, path: &str) -> bool {
-        NEEDED.contains(&path) || path.starts_with(system::FOLDER)
+        NEEDED.contains(&path) || path.starts_with(system::DIRECTORY)
     }
 
     /// The path with all links on the way to it followed; a link at its end is the thing itself.

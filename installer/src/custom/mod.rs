@@ -45,7 +45,7 @@ pub use unpack::entries_of_tar;
 const CONFIG_PATH: &str = "usr/local/etc/billet/config.yaml";
 
 /// Where the kernel looks for firmware.
-const FIRMWARE_FOLDER: &str = "usr/lib/firmware";
+const FIRMWARE_DIRECTORY: &str = "usr/lib/firmware";
 
 /// zstd level of customisations: they shall be made in a second.
 const ZSTD_LEVEL: u32 = 6;
@@ -168,7 +168,7 @@ pub(crate) fn settle_kernel(mut source: Source) -> Result<Source, Error> {
     let warning = kernel::check_copied(&source)?;
     source.warnings.extend(warning);
     let mut tree = Tree::new();
-    let path = format!("{}/{}", system::FOLDER, names::KERNEL);
+    let path = format!("{}/{}", system::DIRECTORY, names::KERNEL);
     tree.bytes(&path, 0o644, source.system.boot.kernel.clone())?;
     let mut layers = source.system.manifest.layers.clone();
     let version = &source.system.manifest.version;
@@ -216,7 +216,7 @@ fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) 
     }
     let mut additions = additions.without_boot_parts()?;
     for folder in &profile.firmware {
-        let to = FIRMWARE_FOLDER.to_owned();
+        let to = FIRMWARE_DIRECTORY.to_owned();
         additions.read(&Addition { from: From::Folder(folder.clone()), to }, architecture)?;
     }
     if let Some(path) = &profile.config {
@@ -229,7 +229,7 @@ fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) 
     }
     // A node makes its UKI of the parts in its layers: what the image starts with, an installed node starts with.
     if command_line != source.system.boot.command_line {
-        let path = format!("{}/{}", system::FOLDER, names::COMMAND_LINE);
+        let path = format!("{}/{}", system::DIRECTORY, names::COMMAND_LINE);
         let text = command_line.as_bytes().to_vec();
         additions.put("kernel arguments", &path, Entry::new(0o644, Node::Bytes(text)))?;
     }

@@ -39,7 +39,7 @@ const SPARSE: &str =
 
 /// What to give instead of a file that is none.
 const WANTED: &str = "name a folder, a tar file, which gzip or zstd may have packed, or one file with the folder that it goes \
-    to (--add FILE:/FOLDER; in a profile, file and to)";
+    to (--add FILE:/DIRECTORY; in a profile, file and to)";
 
 /// What a file, or what is in a packed one, begins with; true: that of what is in it. One that cannot be unpacked counts as
 /// it is.

@@ -26,7 +26,7 @@ pub const BOOT_NAME: &str = "grub-boot.img";
 pub const CORE_NAME: &str = "grub-core.img";
 
 /// GRUB's folder on the EFI system partition; the core image knows it as `(,gpt1)/grub`.
-pub const FOLDER: &str = "grub";
+pub const DIRECTORY: &str = "grub";
 
 /// What GRUB runs: the choice of the UKI.
 pub const CONFIG: &str = include_str!("grub.cfg");
@@ -113,7 +113,7 @@ impl Files {
 /// Path of the script that starts the UKI of this number.
 #[must_use]
 pub fn script_path(generation: u32) -> String {
-    format!("{FOLDER}/{generation:06}.cfg")
+    format!("{DIRECTORY}/{generation:06}.cfg")
 }
 
 /// The number in a script's file name.

@@ -27,7 +27,7 @@ impl<'s> BootFiles<'s> {
         let boot = &source.system.boot;
         let addon = |(name, content): &'s (String, Vec<u8>)| {
             addon::check(name, content, boot.architecture())?;
-            Ok((format!("{}/{name}", addon::FOLDER), content.as_slice()))
+            Ok((format!("{}/{name}", addon::DIRECTORY), content.as_slice()))
         };
         let addons = source.addons.iter().map(addon).collect::<Result<_, Error>>()?;
         addon::check_in_image(&source.addons, &boot.command_line)?;

@@ -148,7 +148,7 @@ pub(crate) fn layer(
         boot.of_kernel().into_iter().chain(more.iter().map(|(name, bytes)| (*name, bytes.as_slice())));
     // A kernel that is not there yet comes with the image that is made of this.
     for (name, content) in parts.filter(|(_, content)| !content.is_empty()) {
-        tree.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
+        tree.bytes(&format!("{}/{name}", system::DIRECTORY), 0o644, content)?;
     }
     Ok(tree)
 }

@@ -34,7 +34,7 @@ pub(super) fn boot_parts() -> BootParts {
 /// Writes a root as a node has it: both layers' files, and the manifest that init left.
 fn root(boot: &BootParts, manifest: &RootManifest) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join(FOLDER);
+    let folder = root.path().join(DIRECTORY);
     fs::create_dir_all(&folder).unwrap();
     for (name, content) in boot.of_base().into_iter().chain(boot.of_kernel()) {
         fs::write(folder.join(name), content).unwrap();
@@ -50,7 +50,7 @@ fn the_running_system_is_read_whole() {
     let root = root(&boot, &manifest);
     let running = System::running(root.path()).unwrap();
     assert_eq!(running, System { manifest, boot });
-    fs::remove_file(root.path().join(FOLDER).join(names::STUB)).unwrap();
+    fs::remove_file(root.path().join(DIRECTORY).join(names::STUB)).unwrap();
     let error = System::running(root.path()).unwrap_err().to_string();
     assert!(error.ends_with("usr/lib/billet/boot/stub.efi"), "{error}");
 }

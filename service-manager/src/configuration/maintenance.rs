@@ -36,7 +36,7 @@ pub(crate) fn announce(runtime: &Runtime, volumes: &Volumes, material: &Material
     };
     let addresses: Vec<&str> =
         material.names.iter().map(String::as_str).filter(|name| reaches_others(name)).collect();
-    let has_recovery_key = volumes::waits_for_somebody(volumes, installer::volumes::STATE);
+    let has_recovery_key = volumes::waits_for_an_operator(volumes, installer::volumes::STATE);
     for line in lines(&addresses, &facts.fingerprint, &material.maintenance, has_recovery_key) {
         runtime.journal.say(&line);
     }

@@ -24,7 +24,7 @@ pub(crate) enum Holds {
     Reset,
     /// An installation of ours.
     Billet,
-    /// What somebody else put there, in words.
+    /// What another program put there, in words.
     Foreign(String),
     /// This machine runs from it; how, in words.
     Medium(&'static str),

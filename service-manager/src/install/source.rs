@@ -128,11 +128,11 @@ impl Prepared {
         })?;
         let System { manifest, boot } = system;
         let grub = wants_grub(install, &runtime.path(EFI))
-            .then(|| grub::Parts::read(&runtime.root.join(system::FOLDER)))
+            .then(|| grub::Parts::read(&runtime.root.join(system::DIRECTORY)))
             .transpose()?;
         let addons = boot_medium::addons(runtime).map_err(Failure::Other)?;
         addon::check_beside(&addons, &uki)?;
-        let addons = addons.into_iter().map(|(name, content)| (format!("{}/{name}", addon::FOLDER), content));
+        let addons = addons.into_iter().map(|(name, content)| (format!("{}/{name}", addon::DIRECTORY), content));
         let (loader, loader_config) = (boot.loader, boot.loader_config);
         Ok(Self { manifest, uki, loader, loader_config, addons: addons.collect(), grub, layers })
     }

@@ -76,7 +76,7 @@ impl Upgrades {
         *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
     }
 
-    /// Keeps others from changing the disk while the answer lives; `None` while somebody else does.
+    /// Keeps others from changing the disk while the answer lives; `None` while another caller does.
     pub(crate) fn try_begin(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         self.busy.try_lock().ok()
     }

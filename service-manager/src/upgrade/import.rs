@@ -22,8 +22,8 @@ use super::handle::Upgrades;
 use runtime::beneath;
 
 /// Where imports lie.
-const FOLDER: &str = "/var/lib/billet/import";
-/// The registry in their names: nobody answers for it (RFC 2606 §2).
+const DIRECTORY: &str = "/var/lib/billet/import";
+/// The registry in their names: no server answers for it (RFC 2606 §2).
 const REGISTRY: &str = "imported.invalid";
 const REPOSITORY: &str = "installer";
 /// While it comes.
@@ -47,8 +47,8 @@ impl Import {
             lock.try_lock_owned().map_err(|_| Failure::Refused("another import is under way".into()))?;
         let root = upgrades.runtime.root.clone();
         let file = blocking(move || {
-            let failed = |error: std::io::Error| Failure::Outside(format!("make room in {FOLDER}: {error}"));
-            let (parent, name) = beneath::make_parent(&root, Path::new(FOLDER)).map_err(failed)?;
+            let failed = |error: std::io::Error| Failure::Outside(format!("make room in {DIRECTORY}: {error}"));
+            let (parent, name) = beneath::make_parent(&root, Path::new(DIRECTORY)).map_err(failed)?;
             parent.remove_all(&name).map_err(failed)?;
             folder(&root).and_then(|folder| folder.create_new(Path::new(PART), 0o600)).map_err(failed)
         });
@@ -65,7 +65,7 @@ impl Import {
         }
         let Some(mut file) = self.file.take() else { return Ok(()) };
         let write = move || {
-            file.write_all(&bytes).map_err(|e| Failure::Outside(format!("write {FOLDER}/{PART}: {e}")))?;
+            file.write_all(&bytes).map_err(|e| Failure::Outside(format!("write {DIRECTORY}/{PART}: {e}")))?;
             Ok(file)
         };
         self.file = Some(blocking(write).await?);
@@ -86,7 +86,7 @@ impl Import {
             let digest = manifest.config.digest;
             folder(&root)
                 .and_then(|folder| folder.rename(Path::new(PART), Path::new(&digest.to_string())))
-                .map_err(|e| Failure::Outside(format!("rename {FOLDER}/{PART}: {e}")))?;
+                .map_err(|e| Failure::Outside(format!("rename {DIRECTORY}/{PART}: {e}")))?;
             Ok(format!("{REGISTRY}/{REPOSITORY}:{}@sha256:{digest}", tag(&facts.version)))
         })
         .await?;
@@ -114,7 +114,7 @@ pub(crate) fn is_import(reference: &Reference) -> bool {
 
 /// Opens an import. Blocks.
 pub(super) fn open(root: &Path, reference: &Reference) -> Result<(Archive, Manifest, Config), Failure> {
-    let read = |error| Failure::Outside(format!("open {reference} in {FOLDER}: {error}"));
+    let read = |error| Failure::Outside(format!("open {reference} in {DIRECTORY}: {error}"));
     let file = match (folder(root), reference.digest) {
         (Ok(folder), Some(digest)) => folder.file(Path::new(&digest.to_string())).map_err(read)?,
         (Err(error), _) if error.kind() != std::io::ErrorKind::NotFound => return Err(read(error)),
@@ -129,7 +129,7 @@ pub(super) fn open(root: &Path, reference: &Reference) -> Result<(Archive, Manif
     let (manifest, config) = archive.image(Architecture::OWN.name())?;
     if Some(manifest.config.digest) != reference.digest {
         let text = format!(
-            "{reference}: another image lies under its name in {FOLDER}: give the archive to `upgrade` again"
+            "{reference}: another image lies under its name in {DIRECTORY}: give the archive to `upgrade` again"
         );
         return Err(Failure::Refused(text));
     }
@@ -137,7 +137,7 @@ pub(super) fn open(root: &Path, reference: &Reference) -> Result<(Archive, Manif
 }
 
 fn folder(root: &Path) -> std::io::Result<beneath::Folder> {
-    beneath::make_folder(root, Path::new(FOLDER), 0o700)
+    beneath::make_folder(root, Path::new(DIRECTORY), 0o700)
 }
 
 /// Removes an import that is installed, or cannot be. Blocks.

@@ -47,7 +47,7 @@ pub(super) fn of_record(record: &Record) -> UpgradeStatus {
     }
 }
 
-/// The end of an upgrade that nobody waits for any more, as an event.
+/// The end of an upgrade whose caller is gone, as an event.
 pub(super) fn publish_event(runtime: &Runtime, text: &str) {
     sequencer::noop(runtime, Order::Upgrade.name(), "", api::proto::common::Code::Fatal, text.to_owned());
 }

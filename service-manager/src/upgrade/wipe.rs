@@ -102,7 +102,7 @@ mod tests {
         let node = node(dir.path(), "quiet");
         note(&node.meta, Some(7)).await.unwrap();
         upgrade_record::keep(&node.meta, &Record { generation: 7, ..Record::default() }).await.unwrap();
-        assert!(!is_due(&node.runtime, &node.meta), "nobody says so");
+        assert!(!is_due(&node.runtime, &node.meta), "no mark asks for it");
         let folder = dir.path().join("sys/firmware/efi/efivars");
         std::fs::create_dir_all(&folder).unwrap();
         for (word, due) in [("billet-000006.efi", false), ("billet-000007+2-1.efi", true)] {

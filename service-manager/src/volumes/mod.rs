@@ -75,7 +75,7 @@ pub(crate) use host::NodeHost;
 pub(crate) use leave::{close, release};
 pub(crate) use mount::{VAR, is_mounted};
 pub(crate) use prompt::watch as watch_console;
-pub(crate) use recovery::{NotUnlocked, offered, unlock, waits_for_somebody};
+pub(crate) use recovery::{NotUnlocked, offered, unlock, waits_for_an_operator};
 pub(crate) use state::{provision, provision_system_disk};
 pub(crate) use state_files::State;
 pub(crate) use synchronise::follow;

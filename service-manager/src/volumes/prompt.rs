@@ -24,7 +24,7 @@ use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflu
 use zeroize::Zeroizing;
 
 use super::handle::Volumes;
-use super::recovery::{unlock, waits_for_somebody};
+use super::recovery::{unlock, waits_for_an_operator};
 use super::specs;
 
 /// The consoles of the kernel, the preferred one last.
@@ -55,7 +55,7 @@ pub(crate) async fn watch(volumes: Arc<Volumes>) {
 }
 
 fn ask(volumes: &Volumes) {
-    let next = || specs::all(volumes).into_iter().find(|volume| waits_for_somebody(volumes, volume));
+    let next = || specs::all(volumes).into_iter().find(|volume| waits_for_an_operator(volumes, volume));
     while let Some(name) = next() {
         let mut consoles = open(&volumes.runtime.path(ACTIVE), &volumes.runtime.path("/dev"));
         if consoles.is_empty() {

@@ -70,7 +70,7 @@ fn of_partition(volume: &str, partition: &Path) -> Vec<Offered> {
 }
 
 /// Whether a volume is locked that a person could unlock. Blocks.
-pub(crate) fn waits_for_somebody(volumes: &Volumes, volume: &str) -> bool {
+pub(crate) fn waits_for_an_operator(volumes: &Volumes, volume: &str) -> bool {
     volumes.problem(volume).is_some()
         && offered(volumes).is_ok_and(|keys| keys.iter().any(|key| key.volume == volume))
 }
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(refused("STATE", "supersecret"), NotUnlocked::Key(KeyError::Prefix));
         assert_eq!(refused("STATE", &key).to_string(), "this machine has no partition STATE");
         assert_eq!(offered(&volumes), Ok(Vec::new()));
-        assert!(!waits_for_somebody(&volumes, STATE));
+        assert!(!waits_for_an_operator(&volumes, STATE));
         let nobody = RecoveryVault { recipients: vec!["age1x".into()] };
         assert!(nobody.seal(&[1; 32], false).unwrap_err().starts_with("age1x: no public key of age: "));
         assert_eq!(

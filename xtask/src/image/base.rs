@@ -42,7 +42,7 @@ pub(crate) fn assemble(parts: &BaseParts<'_>) -> Result<Tree> {
     files.file("usr/bin/machined", 0o755, parts.machined)?;
     files.bytes(SBOM, 0o644, parts.sbom)?;
     for (name, content) in parts.boot.of_base() {
-        files.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
+        files.bytes(&format!("{}/{name}", system::DIRECTORY), 0o644, content)?;
     }
     let libraries = target::libraries(parts.boot.architecture());
     add_libraries(&mut files, parts.list, parts.packages, libraries)?;

@@ -23,7 +23,7 @@ pub(crate) fn assemble(
     for (name, content) in
         boot.of_kernel().into_iter().chain(grub.into_iter().flat_map(grub::Parts::of_kernel))
     {
-        tree.bytes(&format!("{}/{name}", system::FOLDER), 0o644, content)?;
+        tree.bytes(&format!("{}/{name}", system::DIRECTORY), 0o644, content)?;
     }
     Ok(tree)
 }

@@ -19,7 +19,7 @@ pub(crate) struct Flags {
     #[arg(long, alias = "from-controlplane-config", value_name = "FILE")]
     from_control_plane_config: Option<String>,
     /// Take Kubernetes' authorities and service account key from a folder as kubeadm has it in /etc/kubernetes/pki
-    #[arg(long, value_name = "FOLDER", conflicts_with = "from_control_plane_config")]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "from_control_plane_config")]
     from_kubernetes_pki: Option<PathBuf>,
     /// With --from-kubernetes-pki: token of joining nodes [default: a fresh one]
     #[arg(long, value_name = "TOKEN", requires = "from_kubernetes_pki", value_parser = token)]

@@ -15,7 +15,7 @@ use crate::global::Global;
 use crate::output;
 
 /// Where talosctl puts such files.
-const FOLDER: &str = "_out";
+const DIRECTORY: &str = "_out";
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -91,7 +91,7 @@ impl Key {
 }
 
 fn database(global: &Global, flags: &DatabaseFlags) -> Result<()> {
-    let folder = PathBuf::from(global.output_word.as_deref().unwrap_or(FOLDER));
+    let folder = PathBuf::from(global.output_word.as_deref().unwrap_or(DIRECTORY));
     let paths = ["PK.auth", "KEK.auth", "db.auth"].map(|name| folder.join(name));
     files::check_free(paths.iter().map(PathBuf::as_path), flags.force)?;
     let signer = flags.key.read()?;

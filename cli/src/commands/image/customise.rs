@@ -19,8 +19,8 @@ pub(crate) struct Changes {
     /// Where the image runs (talos.platform): metal, aws, azure, gcp, …
     #[arg(long, value_name = "NAME", value_parser = Platform::named)]
     platform: Option<Platform>,
-    /// Add the files of a folder or tar file, or one file; FOLDER: below which path of the root
-    #[arg(long, value_name = "PATH[:FOLDER]")]
+    /// Add the files of a folder or tar file, or one file; DIRECTORY: below which path of the root
+    #[arg(long, value_name = "PATH[:DIRECTORY]")]
     add: Vec<String>,
     /// Remove paths of the root, parted by spaces
     #[arg(long, value_name = "PATHS")]
@@ -32,7 +32,7 @@ pub(crate) struct Changes {
     #[arg(long, value_name = "FILE")]
     certificate: Vec<PathBuf>,
     /// Add a folder of firmware, which goes to /usr/lib/firmware
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIRECTORY")]
     firmware: Vec<PathBuf>,
     /// Let the image bring this machine config; everybody who has the image can read it
     #[arg(long, value_name = "FILE")]
@@ -47,7 +47,7 @@ pub(crate) struct Changes {
     #[arg(long, value_name = "FILE")]
     kernel_path: Option<PathBuf>,
     /// Its modules: /lib/modules/RELEASE, or a folder with that in it
-    #[arg(long, value_name = "FOLDER", requires = "kernel_path")]
+    #[arg(long, value_name = "DIRECTORY", requires = "kernel_path")]
     kernel_modules: Option<PathBuf>,
     /// Its configuration, where it lies neither beside it nor in it
     #[arg(long, value_name = "FILE", requires = "kernel_path")]

@@ -21,7 +21,7 @@ pub(crate) struct Signing {
     #[arg(long, alias = "signing-certificate", value_name = "FILE", requires = "sign_key")]
     sign_certificate: Option<PathBuf>,
     /// Put PK.auth, KEK.auth and db.auth of this folder on disk and ISO, for the boot loader to enrol
-    #[arg(long, value_name = "FOLDER", requires = "sign_key")]
+    #[arg(long, value_name = "DIRECTORY", requires = "sign_key")]
     enrol_keys: Option<PathBuf>,
     /// What the boot loader does with them in setup mode
     #[arg(long, value_enum, value_name = "HOW", default_value = "if-safe", requires = "enrol_keys")]

@@ -23,7 +23,7 @@ use tokio::{
 use crate::output::bytes_si;
 
 /// The folder's name, before the number of the process.
-const FOLDER: &str = ".billetctl-";
+const DIRECTORY: &str = ".billetctl-";
 /// How often what is left is removed: the image is being made by another thread, which is not told of a signal.
 const REMOVALS: u32 = 3;
 /// What Linux says of a full disk.
@@ -110,7 +110,7 @@ impl Leavings {
 }
 
 fn work_in(output: &Path, process: u32) -> PathBuf {
-    output.join(format!("{FOLDER}{process}"))
+    output.join(format!("{DIRECTORY}{process}"))
 }
 
 /// A new folder of nobody else's, locked.
@@ -150,7 +150,7 @@ fn taken(work: &Path) -> Error {
 fn sweep(output: &Path) {
     for item in fs::read_dir(output).into_iter().flatten().flatten() {
         let name = item.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        let number = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY));
         let Some(process) = number.and_then(|number| number.parse().ok()) else { continue };
         let Ok(folder) = File::open(item.path()) else { continue };
         let is_left = match folder.try_lock() {

@@ -51,7 +51,7 @@ async fn what_was_put_in_the_place_of_an_import_is_refused() {
     let upgrades = crate::server::tests_node(dir.path().to_owned()).upgrades.clone();
     let name = import(&upgrades, &archive("0.2.0")).await.unwrap();
     let reference: Reference = name.parse().unwrap();
-    let kept = upgrades.runtime.path(FOLDER).join(reference.digest.unwrap().to_string());
+    let kept = upgrades.runtime.path(DIRECTORY).join(reference.digest.unwrap().to_string());
     fs::write(&kept, archive("0.3.0")).unwrap();
     let refused = |reference: &Reference| open(&upgrades.runtime.root, reference).err().unwrap().to_string();
     assert!(refused(&reference).contains("another image lies under its name"), "{}", refused(&reference));
@@ -65,8 +65,8 @@ async fn what_was_put_in_the_place_of_an_import_is_refused() {
         "{}",
         refused(&reference)
     );
-    fs::remove_dir_all(upgrades.runtime.path(FOLDER)).unwrap();
-    std::os::unix::fs::symlink(&elsewhere, upgrades.runtime.path(FOLDER)).unwrap();
+    fs::remove_dir_all(upgrades.runtime.path(DIRECTORY)).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, upgrades.runtime.path(DIRECTORY)).unwrap();
     let name = import(&upgrades, &archive("0.2.0")).await.unwrap();
     assert!(
         open(&upgrades.runtime.root, &name.parse().unwrap()).is_ok(),
@@ -92,6 +92,6 @@ async fn what_is_no_installer_image_leaves_nothing_behind() {
     let busy = Import::begin(&upgrades).await.err().map(|error| error.to_string());
     assert_eq!(busy.as_deref(), Some("another import is under way"));
     drop(held);
-    let left = fs::read_dir(upgrades.runtime.path(FOLDER)).unwrap().count();
+    let left = fs::read_dir(upgrades.runtime.path(DIRECTORY)).unwrap().count();
     assert_eq!(left, 0);
 }
