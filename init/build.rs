@@ -5,8 +5,8 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=link.ld");
-    let folder = env!("CARGO_MANIFEST_DIR");
-    println!("cargo::rustc-link-arg-bins=-Wl,--script={folder}/link.ld,--no-eh-frame-hdr");
+    let directory = env!("CARGO_MANIFEST_DIR");
+    println!("cargo::rustc-link-arg-bins=-Wl,--script={directory}/link.ld,--no-eh-frame-hdr");
     for argument in ["-nostartfiles", "-nodefaultlibs", "-static", "-no-pie"] {
         println!("cargo::rustc-link-arg-bins={argument}");
     }

@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Logs(commands::logs::Flags),
     /// Kernel log
     Dmesg(commands::dmesg::Flags),
-    /// Files of a folder
+    /// Files of a directory
     #[command(alias = "ls")]
     List(commands::list::Flags),
     /// Content of a file
@@ -84,10 +84,10 @@ pub(crate) enum Command {
     /// Control groups: what each may use and uses
     #[command(alias = "cg")]
     Cgroups(commands::cgroups::Flags),
-    /// Fetch a folder or file with all that is in it
+    /// Fetch a directory or file with all that is in it
     #[command(alias = "cp")]
     Copy(commands::copy::Flags),
-    /// What folders take on disk
+    /// What directories take on disk
     #[command(alias = "du")]
     Usage(commands::usage::Flags),
     /// Block devices

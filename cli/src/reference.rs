@@ -64,8 +64,8 @@ fn our_commands() -> BTreeSet<String> {
 
 /// The server's sources in one text.
 fn server_sources() -> String {
-    fn read(folder: &Path, out: &mut String) {
-        let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    fn read(directory: &Path, out: &mut String) {
+        let mut entries: Vec<_> = fs::read_dir(directory).unwrap().map(|e| e.unwrap().path()).collect();
         entries.sort();
         for path in entries {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -269,7 +269,7 @@ fn the_tests_that_the_table_names_exist() {
     let faults = rows(FAULTS).into_iter().map(|r| r[1]);
     for test in calls.chain(commands).chain(resources).chain(faults).filter(|t| *t != "-") {
         let (file, name) = test.split_once("::").unwrap();
-        // A module may be a file or a folder.
+        // A module may be a file or a directory.
         let files = [file.to_owned(), file.replace("/mod.rs", ".rs")];
         let text: String = files.iter().filter_map(|f| fs::read_to_string(root().join(f)).ok()).collect();
         assert!(text.contains(&format!("fn {name}(")), "there is no {test}");

@@ -43,7 +43,7 @@ fn bzimage(release: &str) -> Vec<u8> {
 }
 
 /// A small system as an installer image.
-fn installer_image(folder: &Path) -> PathBuf {
+fn installer_image(directory: &Path) -> PathBuf {
     let (mut base, mut kernel) = (Tree::new(), Tree::new());
     base.symlink("lib", "usr/lib").unwrap();
     base.symlink("bin", "usr/bin").unwrap();
@@ -54,7 +54,7 @@ fn installer_image(folder: &Path) -> PathBuf {
     base.bytes("usr/share/doc/words", 0o644, "words").unwrap();
     kernel.bytes(&format!("usr/lib/modules/{OLD}/modules.builtin"), 0o644, BUILTIN).unwrap();
     kernel.bytes("usr/lib/billet/boot/vmlinuz", 0o644, bzimage(OLD)).unwrap();
-    let build = |tree, spec: &Spec<'_>| layer::build(tree, spec, folder, &mut installer::silent).unwrap();
+    let build = |tree, spec: &Spec<'_>| layer::build(tree, spec, directory, &mut installer::silent).unwrap();
     let layers = [
         build(&base, &Spec::new("base", "1.0")),
         build(&kernel, &Spec { kernel_release: Some(OLD), ..Spec::new("kernel", "1.0") }),
@@ -71,8 +71,8 @@ fn installer_image(folder: &Path) -> PathBuf {
         ..BootParts::default()
     };
     let source =
-        Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned());
-    let path = folder.join("installer.tar");
+        Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, directory.to_owned());
+    let path = directory.join("installer.tar");
     Kind::Installer.build(&source, 512, &path, &mut installer::silent).unwrap();
     path
 }
@@ -106,8 +106,8 @@ impl Buildah {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let [images, run_folder] = ["images", "run"].map(|name| self.0.path().join(name));
-        let places = ["--storage-driver", "vfs", "--root", text(&images), "--runroot", text(&run_folder)];
+        let [images, run_directory] = ["images", "run"].map(|name| self.0.path().join(name));
+        let places = ["--storage-driver", "vfs", "--root", text(&images), "--runroot", text(&run_directory)];
         let mut command = Command::new("buildah");
         command.args(places).args(words).current_dir(self.0.path());
         command
@@ -117,21 +117,21 @@ impl Buildah {
         run(&mut self.command(words))
     }
 
-    /// The folder with an image's files.
-    fn folder(&self, name: &str) -> PathBuf {
+    /// The directory with an image's files.
+    fn directory(&self, name: &str) -> PathBuf {
         self.0.path().join(name.replace(['/', ':'], "-"))
     }
 
-    /// An image with nothing but these files, and those that are in its folder already.
+    /// An image with nothing but these files, and those that are in its directory already.
     fn image(&self, name: &str, files: &[(&str, &[u8])]) {
-        let folder = self.folder(name);
+        let directory = self.directory(name);
         for (path, content) in files {
-            let file = folder.join(path);
+            let file = directory.join(path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, content).unwrap();
         }
-        fs::write(folder.join("Dockerfile"), "FROM scratch\nCOPY . /\n").unwrap();
-        self.run(&["bud", "--isolation", "chroot", "--tag", name, text(&folder)]);
+        fs::write(directory.join("Dockerfile"), "FROM scratch\nCOPY . /\n").unwrap();
+        self.run(&["bud", "--isolation", "chroot", "--tag", name, text(&directory)]);
     }
 
     /// Builds a Dockerfile of the guides with these flags besides; the result as an image in a file.
@@ -143,7 +143,7 @@ impl Buildah {
     }
 
     fn building(&self, guide: &str, remove: &str, flags: &[&str]) -> Command {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/dockerfiles").join(guide);
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/dockerfiles").join(guide);
         let remove = format!("RM={remove}");
         let words = [
             "bud",
@@ -154,7 +154,7 @@ impl Buildah {
             "--skip-unused-stages=false",
             "--build-arg",
         ];
-        self.command(&[&words[..], &[&remove], flags, &["--tag", guide, text(&folder)]].concat())
+        self.command(&[&words[..], &[&remove], flags, &["--tag", guide, text(&directory)]].concat())
     }
 }
 
@@ -212,24 +212,24 @@ fn the_guides_dockerfiles_make_installers() {
     }
 }
 
-/// A stage that begins with a distribution's root, whose /lib is a folder: ours is a link.
+/// A stage that begins with a distribution's root, whose /lib is a directory: ours is a link.
 #[test]
 fn a_distributions_root_goes_where_links_of_ours_lead() {
     let dir = tempfile::tempdir().unwrap();
     let buildah = Buildah::with_installer(dir.path());
     buildah.image("localhost/library:1", &[("opt/library/liba.so", b"library")]);
     let name = "localhost/distribution:1";
-    let folder = buildah.folder(name);
+    let directory = buildah.directory(name);
     let mode = |path: &str, mode: u32| {
-        fs::set_permissions(folder.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(directory.join(path), fs::Permissions::from_mode(mode)).unwrap();
     };
     for path in ["lib", "etc/alternatives", "usr/bin", "usr/lib", "tmp", "var/spool/mail"] {
-        fs::create_dir_all(folder.join(path)).unwrap();
+        fs::create_dir_all(directory.join(path)).unwrap();
     }
     for (path, bits) in
         [("lib/ld.so", 0o755), ("usr/lib/os", 0o644), ("usr/bin/su", 0o711), ("etc/shadow", 0o640)]
     {
-        fs::write(folder.join(path), path).unwrap();
+        fs::write(directory.join(path), path).unwrap();
         mode(path, bits);
     }
     mode("var/spool/mail", 0o1775);
@@ -237,7 +237,7 @@ fn a_distributions_root_goes_where_links_of_ours_lead() {
     for (target, link) in
         [("/usr/bin", "bin"), ("/usr/bin/su", "etc/alternatives/su"), ("../lib/os", "usr/bin/os")]
     {
-        symlink(target, folder.join(link)).unwrap();
+        symlink(target, directory.join(link)).unwrap();
     }
     buildah.image(name, &[]);
     let image = buildah.build("distribution", "", &[], "docker-archive");
@@ -260,12 +260,12 @@ fn a_distributions_root_goes_where_links_of_ours_lead() {
         let line = list.lines().find(|line| line.ends_with(&format!(" squashfs-root/{path}")));
         assert!(line.is_some_and(|line| line.starts_with(modes)), "{modes} {path} is not in\n{list}");
     }
-    // The link of the root stays, and folders that both have are the root's.
+    // The link of the root stays, and directories that both have are the root's.
     for covered in ["squashfs-root/lib\n", "squashfs-root/tmp\n"] {
         assert!(!list.contains(covered), "{covered} is in\n{list}");
     }
 
-    // What the one folder had in two places cannot be one.
+    // What the one directory had in two places cannot be one.
     buildah.image(name, &[("usr/lib/ld.so", b"another")]);
     let output = buildah.building("distribution", "", &[]).output().unwrap();
     let said = [output.stdout, output.stderr].concat();

@@ -20,7 +20,7 @@ use tokio::{task::spawn_blocking, time::timeout};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A folder in which commands run.
+/// A directory in which commands run.
 struct Rig {
     dir: tempfile::TempDir,
     editor: Option<String>,

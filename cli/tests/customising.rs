@@ -48,7 +48,7 @@ fn layers(home: &Path, image: &str) -> Vec<String> {
     source.system.manifest.layers.iter().map(|layer| layer.name.clone()).collect()
 }
 
-/// What is left in the folder beside what was made.
+/// What is left in the directory beside what was made.
 fn hidden(home: &Path) -> Vec<String> {
     let names = fs::read_dir(home).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with(".billetctl-") || name.ends_with("-partial")).collect()
@@ -71,7 +71,7 @@ fn a_profile_makes_an_image_and_a_layer_is_added_to_that() {
         home,
         "profile/profile.toml",
         "remove = '/etc/os-release /not/there'\ncertificates = ['ca.pem']\nextensions = ['tools']\n\
-         config = '../machine.yaml'\n[[add]]\nfolder = 'files'\n[[add]]\nfile = 'tool'\nto = '/usr/local/bin'\n",
+         config = '../machine.yaml'\n[[add]]\ndirectory = 'files'\n[[add]]\nfile = 'tool'\nto = '/usr/local/bin'\n",
     );
     let build = ["image", "build", "--from", "parts", "--kind", "installer", "--output", "out"];
     let told =
@@ -95,7 +95,7 @@ fn a_profile_makes_an_image_and_a_layer_is_added_to_that() {
     assert!(hidden(home).is_empty() && hidden(&home.join("out")).is_empty());
 }
 
-/// A run that was killed left these; nobody holds the lock of its folder, as a run does that goes on.
+/// A run that was killed left these; nobody holds the lock of its directory, as a run does that goes on.
 #[test]
 fn what_a_killed_run_left_is_swept() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ fn a_run_that_is_ended_or_fails_leaves_nothing() {
     let home = dir.path();
     parts::parts(home);
     refused(home, &["image", "build", "--from", "parts", "--add", "none", "--output", "new/out"]);
-    assert!(!home.join("new").exists(), "folders that were made for the output");
+    assert!(!home.join("new").exists(), "directories that were made for the output");
     // Long enough for any machine: it is squashed, and takes no room here.
     fs::create_dir(home.join("long")).unwrap();
     fs::File::create(home.join("long/zeros")).unwrap().set_len(1 << 40).unwrap();
@@ -159,7 +159,7 @@ fn what_cannot_be_added_is_said() {
     let home = dir.path();
     parts::parts(home);
     write(home, "machine.yaml", "version: v1alpha1\nmachine:\n  tokne: 4hrlfe.secret\n");
-    write(home, "profile.toml", "certificates = ['a.pem']\n[[add]]\nfolder = 'b'\n");
+    write(home, "profile.toml", "certificates = ['a.pem']\n[[add]]\ndirectory = 'b'\n");
     write(home, "tar.toml", "[[add]]\ntar = 'machine.yaml'\n");
     write(home, "unknown.toml", "removes = []\n");
     fs::write(home.join("tools.tar.xz"), b"\xfd7zXZ\0\0").unwrap();
@@ -176,7 +176,7 @@ fn what_cannot_be_added_is_said() {
         (&["--profile", "machine.yaml"], "machine.yaml: line 1"),
         (
             &["--add", "machine.yaml"],
-            "machine.yaml is no tar file (it is a YAML file): name a folder, a tar file",
+            "machine.yaml is no tar file (it is a YAML file): name a directory, a tar file",
         ),
         (&["--add", "none"], "read none"),
         (

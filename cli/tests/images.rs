@@ -94,7 +94,7 @@ fn what_cannot_be_flashed_is_said() {
             "reaches to byte 2097152, and it has 1049088 bytes; fetch or build",
         ),
         (&["flash", "cut.raw", "target", "--yes", "--force"], "is cut off"),
-        (&["flash", "disk.raw", "none/target"], "there is no folder none: make it first"),
+        (&["flash", "disk.raw", "none/target"], "there is no directory none: make it first"),
         (&["flash", "disk.raw", "/dev/sdzz"], "there is no such disk"),
         (&["flash", "disk.raw", "/dev/null"], "neither a disk nor a file"),
         (&["image", "build", "--from", "disk.raw"], "error: "),
@@ -124,10 +124,10 @@ fn a_home_that_cannot_be_written_is_no_reason_to_stop() {
     let mut disk = boot_record(MIB);
     disk.resize(2 * MIB, 1);
     fs::write(home.path().join("disk.raw"), &disk).unwrap();
-    let flash = |folder: Option<&str>| {
+    let flash = |directory: Option<&str>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_billetctl"));
         command.env_remove("XDG_STATE_HOME").env_remove("HOME").current_dir(home.path());
-        command.envs(folder.map(|folder| ("HOME", home.path().join(folder))));
+        command.envs(directory.map(|directory| ("HOME", home.path().join(directory))));
         command.args(["flash", "disk.raw", "target", "--yes"]);
         let output = command.stdin(std::process::Stdio::null()).output().unwrap();
         let said = text(&output.stderr);
@@ -136,7 +136,7 @@ fn a_home_that_cannot_be_written_is_no_reason_to_stop() {
         said
     };
     let warning = "warning: an attempt that is interrupted will begin anew: ";
-    // Whoever runs this, root too: a file is no folder.
+    // Whoever runs this, root too: a file is no directory.
     let said = flash(Some("disk.raw"));
     assert!(said.contains(warning) && said.contains("keep the note"), "{said}");
     let said = flash(None);
@@ -608,7 +608,7 @@ fn signing_covers_what_firmware_starts_and_ends_with_a_change() {
     let key = "--sign-key key.pem --sign-certificate certificate.pem";
     ok(&format!("gen secureboot database {key} --output keys"));
 
-    // kernel and initramfs of a folder for iPXE are files that nobody can sign.
+    // kernel and initramfs of a directory for iPXE are files that nobody can sign.
     let build = "image build --from parts --kind";
     refused(&format!("{build} pxe {key}"), "which no signature of yours covers");
     refused(&format!("{build} disk,pxe {key}"), "for such machines --kind iso or disk; a UKI (--kind uki), ");
@@ -622,7 +622,7 @@ fn signing_covers_what_firmware_starts_and_ends_with_a_change() {
     ok(&format!("{build} installer {key}"));
     let from = "image build --from installer-amd64.tar --kind uki";
     assert!(!ok(from).contains(lost) && verified("metal-amd64-uki.efi"));
-    refused(&from.replace("uki", "disk,pxe"), "installer-amd64.tar is signed: a folder for iPXE (pxe)");
+    refused(&from.replace("uki", "disk,pxe"), "installer-amd64.tar is signed: a directory for iPXE (pxe)");
     let told = ok(&format!("{from} --extra-kernel-arg quiet"));
     assert!(told.contains(&format!("the signed UKI of installer-amd64.tar {lost}")), "{told}");
     assert!(told.contains("until it is signed with --sign-key and --sign-certificate"), "{told}");

@@ -23,9 +23,10 @@ struct Block {
 
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let folder = std::fs::read_dir(root.join("docs/users")).unwrap();
-    let pages =
-        folder.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "md"));
+    let directory = std::fs::read_dir(root.join("docs/users")).unwrap();
+    let pages = directory
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "md"));
     pages.chain([root.join("README.md")]).collect()
 }
 
@@ -120,21 +121,21 @@ const PROFILE_FILES: [&str; 9] = [
     "tool",
 ];
 
-/// The same for folders.
+/// The same for directories.
 const PROFILE_FOLDERS: [&str; 3] = ["firmware", "lib/modules/6.13.0", "overlay"];
 
-/// Reads a profile in a folder where all is that the page's profiles name.
+/// Reads a profile in a directory where all is that the page's profiles name.
 fn profile(text: &str) -> Result<Profile, String> {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for name in PROFILE_FILES {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "").unwrap();
     }
     for name in PROFILE_FOLDERS {
-        std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        std::fs::create_dir_all(directory.path().join(name)).unwrap();
     }
-    let path = folder.path().join("profile.toml");
+    let path = directory.path().join("profile.toml");
     std::fs::write(&path, text).unwrap();
     Profile::read(&path).map_err(|error| error.to_string())
 }
@@ -198,13 +199,17 @@ fn every_profile_is_accepted_and_the_pages_name_every_key() {
 /// Those of the guides are in the pages, and the pages have no others; `distribution` is the tests' own.
 #[test]
 fn every_dockerfile_is_one_that_the_tests_build() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/dockerfiles");
-    let file = |guide: &str| std::fs::read_to_string(folder.join(guide).join("Dockerfile")).unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/dockerfiles");
+    let file = |guide: &str| std::fs::read_to_string(directory.join(guide).join("Dockerfile")).unwrap();
     let mut guides: BTreeMap<String, &str> = ["kernel", "rootfs"].map(|guide| (file(guide), guide)).into();
     for block in all_blocks().into_iter().filter(|block| block.language == "dockerfile") {
         let known = guides.remove(&block.text);
         let Block { place, text, .. } = block;
-        assert!(known.is_some(), "{place}: no folder of {} has this Dockerfile:\n{text}", folder.display());
+        assert!(
+            known.is_some(),
+            "{place}: no directory of {} has this Dockerfile:\n{text}",
+            directory.display()
+        );
     }
     assert!(guides.is_empty(), "in no page, or not like this: {guides:?}");
 }

@@ -27,7 +27,7 @@ async fn containers_and_their_figures() {
 }
 
 #[tokio::test]
-async fn files_come_as_archive_or_folder() {
+async fn files_come_as_archive_or_directory() {
     let rig = Rig::start().await;
     let target = rig.path("out/deep");
     assert_eq!(rig.prints(&format!("copy /var/log {}", target.display())).await, "");
@@ -35,7 +35,7 @@ async fn files_come_as_archive_or_folder() {
     let raw = rig.output("cp /var/log -").await;
     assert!(raw.status.success() && raw.stdout.starts_with(&[0x1f, 0x8b]));
     let error = rig.fails(&format!("copy /evil {}", rig.path("a/b").display())).await;
-    assert!(error.contains("../evil, which is not inside the folder"), "{error}");
+    assert!(error.contains("../evil, which is not inside the directory"), "{error}");
     assert!(!rig.path("a/evil").exists());
     assert!(rig.fails("-n n1,n2 copy / -").await.contains("copy is for one node, but 2 are given"));
 }

@@ -38,7 +38,7 @@ pub fn name_of(input: &[u8]) -> u64 {
 }
 
 /// Where findings are written when nothing else is said.
-pub fn findings_folder() -> PathBuf {
+pub fn findings_directory() -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     target.join("fuzz-findings")

@@ -9,7 +9,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use fuzz::{
-    Session, findings_folder,
+    Session, findings_directory,
     targets::{TARGETS, Target, regressions, target},
 };
 use std::{
@@ -48,7 +48,7 @@ struct Arguments {
     /// Where the corpus is kept between runs
     #[arg(long, default_value = "target/fuzz/corpus")]
     corpus: PathBuf,
-    /// Write a target's seeds into this folder, one file each, and end
+    /// Write a target's seeds into this directory, one file each, and end
     #[arg(long, requires = "target")]
     write_seeds: Option<PathBuf>,
 }
@@ -72,8 +72,8 @@ fn run(arguments: &Arguments) -> Result<()> {
     if let Some(file) = &arguments.replay {
         return replayed(chosen[0], file);
     }
-    if let Some(folder) = &arguments.write_seeds {
-        return write_seeds(chosen[0], folder);
+    if let Some(directory) = &arguments.write_seeds {
+        return write_seeds(chosen[0], directory);
     }
     endless(&chosen, arguments)
 }
@@ -92,10 +92,10 @@ fn replayed(target: &'static Target, file: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write_seeds(target: &Target, folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+fn write_seeds(target: &Target, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
     for (index, seed) in (target.seeds)().iter().chain(&regressions(target)).enumerate() {
-        let file = folder.join(format!("seed-{index:04}"));
+        let file = directory.join(format!("seed-{index:04}"));
         fs::write(&file, seed).with_context(|| format!("write {}", file.display()))?;
     }
     Ok(())
@@ -157,23 +157,23 @@ fn watchdog() -> Arc<AtomicU64> {
 struct Run {
     target: &'static Target,
     session: Session,
-    folder: PathBuf,
+    directory: PathBuf,
     /// What is called now, for whoever looks after this program died.
     current: fs::File,
 }
 
 impl Run {
     fn new(target: &'static Target, seed: u64, corpus: &Path) -> Result<Self> {
-        let folder = corpus.join(target.name);
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let directory = corpus.join(target.name);
+        fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
         let mut kept = regressions(target);
-        for entry in fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
+        for entry in fs::read_dir(&directory).with_context(|| format!("list {}", directory.display()))? {
             kept.push(fs::read(entry?.path())?);
         }
         let path = corpus.join(format!("{}.current", target.name));
         let current = fs::File::create(&path).with_context(|| format!("create {}", path.display()))?;
         println!("{}: seed {seed}, {} inputs of earlier runs", target.name, kept.len());
-        Ok(Self { target, session: Session::new(target, seed, kept), folder, current })
+        Ok(Self { target, session: Session::new(target, seed, kept), directory, current })
     }
 
     fn until(&mut self, end: Option<Instant>, pulse: &AtomicU64) -> Result<()> {
@@ -188,7 +188,7 @@ impl Run {
                 Ok(true) => self.keep(&input)?,
                 Ok(false) => {}
                 Err(finding) => {
-                    let (path, command) = finding.keep(&findings_folder())?;
+                    let (path, command) = finding.keep(&findings_directory())?;
                     bail!(
                         "{}: {}\nthe input is {}; replay it with:\n{command}",
                         self.target.name,
@@ -207,7 +207,7 @@ impl Run {
     }
 
     fn keep(&self, input: &[u8]) -> Result<()> {
-        let file = self.folder.join(format!("{:016x}", fuzz::name_of(input)));
+        let file = self.directory.join(format!("{:016x}", fuzz::name_of(input)));
         fs::write(&file, input).with_context(|| format!("write {}", file.display()))
     }
 }

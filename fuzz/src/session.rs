@@ -27,14 +27,14 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Writes the input into `folder`; answers its path and how it is replayed.
+    /// Writes the input into `directory`; answers its path and how it is replayed.
     ///
     /// # Errors
-    /// The folder or the file can not be written.
-    pub fn keep(&self, folder: &Path) -> io::Result<(PathBuf, String)> {
-        fs::create_dir_all(folder)?;
+    /// The directory or the file can not be written.
+    pub fn keep(&self, directory: &Path) -> io::Result<(PathBuf, String)> {
+        fs::create_dir_all(directory)?;
         let name = format!("{}-{:016x}", self.target, name_of(&self.input));
-        let path = folder.join(name);
+        let path = directory.join(name);
         fs::write(&path, &self.input)?;
         let path = path.canonicalize()?;
         let command = format!("cargo xtask fuzz {} --replay {}", self.target, path.display());

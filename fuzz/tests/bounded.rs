@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, reason = "the seed of a run belongs into its output")]
 
 use fuzz::{
-    Finding, Session, findings_folder, replay,
+    Finding, Session, findings_directory, replay,
     targets::{TARGETS, Target, regressions},
 };
 
@@ -24,7 +24,7 @@ fn target(name: &str) -> &'static Target {
 }
 
 fn fail(finding: &Finding, seed: u64) -> ! {
-    let kept = finding.keep(&findings_folder());
+    let kept = finding.keep(&findings_directory());
     let (_, command) = kept.unwrap_or_else(|error| panic!("write the finding: {error}; {finding:?}"));
     panic!("{}: {}\nBILLET_SEED={seed}; replay it with:\n{command}", finding.target, finding.message);
 }
@@ -206,11 +206,11 @@ fn a_broken_property_is_kept_with_its_command() {
     });
     let finding = found.expect("the word is put in sooner or later");
     assert_eq!(finding.message, "it has the word");
-    let folder = std::env::temp_dir().join(format!("billet-fuzz-{}", std::process::id()));
-    let (path, command) = finding.keep(&folder).expect("a folder for temporary files");
+    let directory = std::env::temp_dir().join(format!("billet-fuzz-{}", std::process::id()));
+    let (path, command) = finding.keep(&directory).expect("a directory for temporary files");
     assert_eq!(std::fs::read(&path).expect("the finding's file"), finding.input);
     assert_eq!(command, format!("cargo xtask fuzz broken --replay {}", path.display()));
     let kept = std::fs::read(&path).expect("the finding's file");
     assert_eq!(replay(&BROKEN, &kept).expect_err("it is broken still").message, "it has the word");
-    std::fs::remove_dir_all(&folder).expect("our own folder");
+    std::fs::remove_dir_all(&directory).expect("our own directory");
 }

@@ -107,8 +107,8 @@ pub trait Kernel {
     fn append(&mut self, path: &str, bytes: &[u8]) -> Result<()>;
     /// Sorted names.
     fn list(&mut self, path: &str) -> Result<Vec<String>>;
-    /// A folder; an existing one is fine.
-    fn make_folder(&mut self, path: &str, mode: u32) -> Result<()>;
+    /// A directory; an existing one is fine.
+    fn make_directory(&mut self, path: &str, mode: u32) -> Result<()>;
 
     /// mount(2).
     fn mount(&mut self, source: &str, target: &str, kind: &str, options: Options, data: &str) -> Result<()>;

@@ -27,7 +27,7 @@ pub(crate) const MAX_MODULE_BYTES: usize = 64 << 20;
 /// The index and what was loaded through it.
 #[derive(Debug, Default)]
 pub struct Modules {
-    folder: String,
+    directory: String,
     dep: String,
     alias: String,
     softdep: String,
@@ -39,9 +39,9 @@ pub struct Modules {
 impl Modules {
     /// Reads the index for a kernel release. Only `modules.dep` must exist.
     pub fn read(kernel: &mut dyn Kernel, release: &str) -> Result<Self, Failure> {
-        let folder = format!("/lib/modules/{release}");
+        let directory = format!("/lib/modules/{release}");
         let mut file = |name: &str| -> Result<String, Failure> {
-            let path = format!("{folder}/{name}");
+            let path = format!("{directory}/{name}");
             let bytes =
                 kernel.read(&path, MAX_INDEX_BYTES).map_err(Failure::at("read module index", &path))?;
             String::from_utf8(bytes).map_err(|_| Failure::reason("read module index", &path, "is not text"))
@@ -51,7 +51,7 @@ impl Modules {
             alias: file("modules.alias").unwrap_or_default(),
             softdep: file("modules.softdep").unwrap_or_default(),
             builtin: file("modules.builtin").unwrap_or_default(),
-            folder,
+            directory,
             done: Vec::new(),
         })
     }
@@ -68,7 +68,7 @@ impl Modules {
     /// Loads a module by name with all it needs.
     pub fn load(&mut self, kernel: &mut dyn Kernel, name: &str) -> Result<(), Failure> {
         let order = self.index().load_order(name).map_err(|_| {
-            Failure::reason("load module", name, format!("{}/modules.dep does not list it", self.folder))
+            Failure::reason("load module", name, format!("{}/modules.dep does not list it", self.directory))
         })?;
         let paths: Vec<String> = order.iter().map(|m| m.path.to_string()).collect();
         self.load_all(kernel, paths)
@@ -92,7 +92,7 @@ impl Modules {
             if self.done.contains(&path) {
                 continue;
             }
-            let loaded = load_file(kernel, &format!("{}/{path}", self.folder));
+            let loaded = load_file(kernel, &format!("{}/{path}", self.directory));
             self.done.push(path);
             first = first.and(loaded);
         }

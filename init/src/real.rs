@@ -209,8 +209,8 @@ impl Kernel for RealKernel {
         sys::fs::list(path)
     }
 
-    fn make_folder(&mut self, path: &str, mode: u32) -> Result<()> {
-        sys::fs::make_folder(path, mode)
+    fn make_directory(&mut self, path: &str, mode: u32) -> Result<()> {
+        sys::fs::make_directory(path, mode)
     }
 
     fn mount(&mut self, source: &str, target: &str, kind: &str, options: Options, data: &str) -> Result<()> {

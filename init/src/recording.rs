@@ -218,15 +218,15 @@ impl Kernel for Recording {
         if self.emptied.iter().any(|mounted| path.starts_with(mounted)) {
             return Err(Errno::NOENT);
         }
-        let folder = format!("{path}/");
+        let directory = format!("{path}/");
         if let Some(size_bytes) = self.sizes.get(path) {
             return Ok(Status { kind: Kind::File, size_bytes: *size_bytes });
         }
         if let Some(bytes) = self.files.get(path) {
             return Ok(Status { kind: Kind::File, size_bytes: bytes.len() as u64 });
         }
-        match self.files.keys().any(|k| k.starts_with(&folder)) {
-            true => Ok(Status { kind: Kind::Folder, size_bytes: 0 }),
+        match self.files.keys().any(|k| k.starts_with(&directory)) {
+            true => Ok(Status { kind: Kind::Directory, size_bytes: 0 }),
             false => Err(Errno::NOENT),
         }
     }
@@ -263,15 +263,15 @@ impl Kernel for Recording {
 
     fn list(&mut self, path: &str) -> Result<Vec<String>> {
         self.call(format!("list {path}"))?;
-        let folder = format!("{path}/");
-        let below = self.files.keys().filter_map(|k| k.strip_prefix(&folder));
+        let directory = format!("{path}/");
+        let below = self.files.keys().filter_map(|k| k.strip_prefix(&directory));
         let mut names: Vec<String> = below.map(|k| k.split('/').next().unwrap_or(k).to_string()).collect();
         names.dedup();
         if names.is_empty() { Err(Errno::NOENT) } else { Ok(names) }
     }
 
-    fn make_folder(&mut self, path: &str, mode: u32) -> Result<()> {
-        self.call(format!("make folder {path} {mode:o}"))
+    fn make_directory(&mut self, path: &str, mode: u32) -> Result<()> {
+        self.call(format!("make directory {path} {mode:o}"))
     }
 
     fn mount(&mut self, source: &str, target: &str, kind: &str, options: Options, data: &str) -> Result<()> {

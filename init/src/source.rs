@@ -9,10 +9,10 @@ use alloc::string::String;
 /// The place the layers were found at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Files, one a layer, in a folder.
+    /// Files, one a layer, in a directory.
     Files {
         /// `/billet/layers`, or that below the mount point of a medium, or where fetched ones lie.
-        folder: String,
+        directory: String,
         /// For people: `initramfs`, `/dev/sr0 (label BILLET)`, `http://10.0.0.1/layers/`.
         described: String,
     },

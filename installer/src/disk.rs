@@ -36,7 +36,7 @@ pub struct Spec<'a> {
     pub root_bytes: u64,
     /// The root in slot A.
     pub manifest: &'a RootManifest,
-    /// The folder of its layer files.
+    /// The directory of its layer files.
     pub layers: &'a Path,
     /// Whether there is a second, empty slot.
     pub slot_b: bool,

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-/// Folder of the UKIs on the ESP.
+/// Directory of the UKIs on the ESP.
 pub const DIRECTORY: &str = "EFI/Linux";
 
 /// How often a new system is tried.

@@ -14,10 +14,10 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A folder of the host could not be listed.
+    /// A directory of the host could not be listed.
     #[error("list {}", path.display())]
     List {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -31,7 +31,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Something of the host that no image can hold: a socket, a name that is not UTF-8.
-    #[error("{} is neither file, folder nor symbolic link with a UTF-8 name", path.display())]
+    #[error("{} is neither file, directory nor symbolic link with a UTF-8 name", path.display())]
     Unsupported {
         /// What it is.
         path: PathBuf,
@@ -48,10 +48,10 @@ pub enum Error {
         /// The path.
         path: String,
     },
-    /// An entry lies below something that is not a folder.
-    #[error("/{path} is no folder, but /{child} lies in it")]
-    NotAFolder {
-        /// What should be a folder.
+    /// An entry lies below something that is not a directory.
+    #[error("/{path} is no directory, but /{child} lies in it")]
+    NotADirectory {
+        /// What should be a directory.
         path: String,
         /// What lies in it.
         child: String,
@@ -391,23 +391,23 @@ pub enum Error {
     /// An image without the initramfs segment with these: nothing says that the kernel has any.
     #[error(
         "the image has no drivers of network cards: an installer image of `cargo xtask build` has them; with a kernel of your \
-         own name the folder of `make modules_install` with --kernel-modules, also where everything is built in, since its \
+         own name the directory of `make modules_install` with --kernel-modules, also where everything is built in, since its \
          modules.builtin says what is"
     )]
     NoNetworkDrivers,
     /// Something that images are made of is not there.
     #[error("{from} has no {part}: `cargo xtask build` writes an installer image with all parts")]
     MissingPart {
-        /// Folder or image.
+        /// Directory or image.
         from: String,
         /// What is missing.
         part: String,
     },
-    /// A folder of a build, which has the parts in another form.
-    #[error("{} is the folder of a build, and images are made of an installer image: give {}", folder.display(), image.display())]
-    BuildFolder {
-        /// The folder.
-        folder: PathBuf,
+    /// A directory of a build, which has the parts in another form.
+    #[error("{} is the directory of a build, and images are made of an installer image: give {}", directory.display(), image.display())]
+    BuildDirectory {
+        /// The directory.
+        directory: PathBuf,
         /// The installer image in it.
         image: PathBuf,
     },
@@ -466,9 +466,9 @@ pub enum Error {
         /// What is wrong, and what to do.
         reason: &'static str,
     },
-    /// A path in a tar file that leads out of folders by `..`.
+    /// A path in a tar file that leads out of directories by `..`.
     #[error(
-        "{}: {name} has .. in it: make the tar file in the folder that it is of (tar -C DIRECTORY -cf FILE .)", path.display()
+        "{}: {name} has .. in it: make the tar file in the directory that it is of (tar -C DIRECTORY -cf FILE .)", path.display()
     )]
     Climbs {
         /// The tar file.
@@ -482,10 +482,10 @@ pub enum Error {
          system extension by --system-extension-image", path.display()
     )]
     ImageAsFiles {
-        /// Its file or folder.
+        /// Its file or directory.
         path: PathBuf,
     },
-    /// A file for a folder of the image that may be meant as one, or unpacked.
+    /// A file for a directory of the image that may be meant as one, or unpacked.
     #[error(
         "{} is {found}: {advice}; to have it in {to} as it is, name it in a profile ([[add]] file = …, to = \"{to}\")",
         path.display()
@@ -544,7 +544,7 @@ pub enum Error {
     /// A kernel that cannot be used, or its modules.
     #[error("kernel {kernel}: {reason}")]
     Kernel {
-        /// Its release, file or folder.
+        /// Its release, file or directory.
         kernel: String,
         /// What is wrong, and what to do.
         reason: String,
@@ -562,7 +562,7 @@ pub enum Error {
     KernelMismatch {
         /// What the kernel says.
         kernel: String,
-        /// What the modules' folder says.
+        /// What the modules' directory says.
         modules: String,
     },
     /// Modules were changed, and no kernel came with them.

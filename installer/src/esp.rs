@@ -29,7 +29,7 @@ impl<'d, D: BlockDevice + ?Sized> Esp<'d, D> {
         Self { part: Part::new(disk, start, length) }
     }
 
-    /// The UKIs of ours, in no order, with the starts that GRUB counted. Other files in the folder are left alone.
+    /// The UKIs of ours, in no order, with the starts that GRUB counted. Other files in the directory are left alone.
     pub fn entries(&mut self) -> Result<Vec<Entry>, Error> {
         let counted = self.counted()?.unwrap_or_default();
         Ok(self.named()?.into_iter().map(|entry| counted.applied_to(entry)).collect())

@@ -50,14 +50,14 @@ pub fn compressed_segment(tree: &Tree, level: i32) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// An uncompressed segment with the manifest's layer files, read from a folder.
+/// An uncompressed segment with the manifest's layer files, read from a directory.
 #[cfg(feature = "image")]
-pub fn layers_segment(manifest: &RootManifest, folder: &Path) -> Result<Vec<u8>, Error> {
+pub fn layers_segment(manifest: &RootManifest, directory: &Path) -> Result<Vec<u8>, Error> {
     let mut tree = Tree::new();
     for layer in &manifest.layers {
         let name = layer.file_name();
         let path = format!("{}/{name}", LAYER_DIR.trim_start_matches('/'));
-        tree.file(&path, 0o444, folder.join(&name))?;
+        tree.file(&path, 0o444, directory.join(&name))?;
     }
     segment(&tree)
 }

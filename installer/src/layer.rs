@@ -49,7 +49,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Makes `<root hash>.layer` in the folder `into` and returns its description, placed at offset 0.
+/// Makes `<root hash>.layer` in the directory `into` and returns its description, placed at offset 0.
 pub fn build(
     tree: &Tree,
     spec: &Spec<'_>,
@@ -125,9 +125,9 @@ fn hash_tree(
     Ok(builder.finish()?)
 }
 
-/// Checks that the layer's file in the folder has the length and hash tree of its description; returns its path.
-pub fn check(layer: &Layer, folder: &Path) -> Result<PathBuf, Error> {
-    let path = folder.join(layer.file_name());
+/// Checks that the layer's file in the directory has the length and hash tree of its description; returns its path.
+pub fn check(layer: &Layer, directory: &Path) -> Result<PathBuf, Error> {
+    let path = directory.join(layer.file_name());
     let wrong = |reason: &str| Error::WrongLayer { path: path.clone(), reason: reason.into() };
     let mut file = File::open(&path).map_err(Error::read(&path))?;
     if file.metadata().map_err(Error::read(&path))?.len() != layer.total_bytes() {

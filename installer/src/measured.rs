@@ -53,11 +53,11 @@ mod tests {
     /// systemd's own program, which takes sections as files. It belongs to the package systemd, which a container may lack.
     const REFERENCE: &str = "/usr/lib/systemd/systemd-measure";
 
-    fn reference(folder: &Path, image: &Image<'_>) -> String {
+    fn reference(directory: &Path, image: &Image<'_>) -> String {
         let mut command = Command::new(REFERENCE);
         command.args(["calculate", "--bank=sha256", "--phase=:"]);
         for name in [".linux", ".osrel", ".cmdline", ".initrd"] {
-            let path = folder.join(name);
+            let path = directory.join(name);
             std::fs::write(&path, image.section(name).unwrap()).unwrap();
             command.arg(format!("-{}={}", name.replace('.', "-"), path.display()));
         }

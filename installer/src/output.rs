@@ -1,6 +1,6 @@
-//! Files and folders that appear whole or not at all, and writing that leaves holes where there are zeros.
+//! Files and directories that appear whole or not at all, and writing that leaves holes where there are zeros.
 //!
-//! Owns: the temporary name, the rename, the removal after a failure, what of a folder outlives another one in its place.
+//! Owns: the temporary name, the rename, the removal after a failure, what of a directory outlives another one in its place.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -62,8 +62,8 @@ fn beside(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A folder under a temporary name beside its final one.
-pub(crate) struct Folder {
+/// A directory under a temporary name beside its final one.
+pub(crate) struct Directory {
     /// The temporary name.
     path: PathBuf,
     target: PathBuf,
@@ -71,10 +71,10 @@ pub(crate) struct Folder {
     kept: bool,
 }
 
-impl Folder {
-    /// An empty folder, for this path.
+impl Directory {
+    /// An empty directory, for this path.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
-        // A link to a folder stays one.
+        // A link to a directory stays one.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if target.exists() && !target.is_dir() {
             return Err(Error::write(&target)(io::ErrorKind::NotADirectory.into()));
@@ -89,27 +89,27 @@ impl Folder {
         &self.path
     }
 
-    /// Gives the folder its final name. Of one that has it, everything goes that is called as something of ours; what
+    /// Gives the directory its final name. Of one that has it, everything goes that is called as something of ours; what
     /// somebody put beside that is kept.
     pub(crate) fn keep(mut self, ours: &[&str]) -> Result<(), Error> {
         if !self.target.exists() {
             return fs::rename(&self.path, &self.target).map_err(Error::write(&self.target));
         }
-        let folders = self.link_others(ours)?;
+        let directories = self.link_others(ours)?;
         exchange(&self.path, &self.target).map_err(Error::write(&self.target))?;
-        // The former folder has the temporary name now, with somebody's folders in it.
+        // The former directory has the temporary name now, with somebody's directories in it.
         self.kept = true;
-        for (number, name) in folders.iter().enumerate() {
+        for (number, name) in directories.iter().enumerate() {
             let to = self.target.join(name);
             if let Err(error) = fs::rename(self.path.join(name), &to) {
-                self.take_back(folders.get(..number).unwrap_or_default())?;
+                self.take_back(directories.get(..number).unwrap_or_default())?;
                 return Err(Error::write(&to)(error));
             }
         }
         fs::remove_dir_all(&self.path).map_err(Error::write(&self.path))
     }
 
-    /// Gives the former folder its name again, with these folders, which the new one has already.
+    /// Gives the former directory its name again, with these directories, which the new one has already.
     fn take_back(&mut self, moved: &[OsString]) -> Result<(), Error> {
         for name in moved {
             let to = self.path.join(name);
@@ -120,10 +120,10 @@ impl Folder {
         Ok(())
     }
 
-    /// Links what is none of ours, so that it is there before and after. Folders cannot be linked: their names are returned.
+    /// Links what is none of ours, so that it is there before and after. Directories cannot be linked: their names are returned.
     fn link_others(&self, ours: &[&str]) -> Result<Vec<OsString>, Error> {
         let failed = || Error::write(&self.target);
-        let mut folders = Vec::new();
+        let mut directories = Vec::new();
         for entry in fs::read_dir(&self.target).map_err(failed())? {
             let entry = entry.map_err(failed())?;
             let name = entry.file_name();
@@ -131,7 +131,7 @@ impl Folder {
                 continue;
             }
             if entry.file_type().map_err(failed())?.is_dir() {
-                folders.push(name);
+                directories.push(name);
                 continue;
             }
             let (from, to) = (entry.path(), self.path.join(&name));
@@ -139,11 +139,11 @@ impl Folder {
             let kept = fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop));
             kept.map_err(Error::write(&to))?;
         }
-        Ok(folders)
+        Ok(directories)
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         if !self.kept {
             // The error that led here is the one to report; after success there is nothing.
@@ -152,7 +152,7 @@ impl Drop for Folder {
     }
 }
 
-/// Removes what was not finished: a file, or a folder with files and folders of these names. Other folders in it are somebody's,
+/// Removes what was not finished: a file, or a directory with files and directories of these names. Other directories in it are somebody's,
 /// for a moment: they stay where they are, and it with them.
 pub(crate) fn remove(path: &Path, ours: &[&str]) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.is_dir() {
@@ -218,9 +218,9 @@ fn flush_run(file: &mut File, offset: u64, bytes: &[u8], run: &std::ops::Range<u
 mod tests {
     use super::*;
 
-    /// In a new one of ours lies a folder of the name of somebody's, which cannot be moved there.
+    /// In a new one of ours lies a directory of the name of somebody's, which cannot be moved there.
     #[test]
-    fn a_folder_whose_own_cannot_be_moved_is_as_it_was() {
+    fn a_directory_whose_own_cannot_be_moved_is_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("made");
         let write = |path: PathBuf, text: &str| {
@@ -230,11 +230,11 @@ mod tests {
         for name in ["ours", "a/file", "b/file", "c/file"] {
             write(target.join(name), "before");
         }
-        let folder = Folder::create(&target).unwrap();
+        let directory = Directory::create(&target).unwrap();
         for name in ["ours", "b/other"] {
-            write(folder.path().join(name), "after");
+            write(directory.path().join(name), "after");
         }
-        let error = folder.keep(&["ours"]).unwrap_err().to_string();
+        let error = directory.keep(&["ours"]).unwrap_err().to_string();
         assert!(error.contains("made/b"), "{error}");
         for name in ["ours", "a/file", "b/file", "c/file"] {
             assert_eq!(fs::read_to_string(target.join(name)).unwrap(), "before", "{name}");
@@ -245,17 +245,17 @@ mod tests {
     #[test]
     fn what_is_not_finished_goes_without_what_is_somebodys() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("folder");
+        let directory = dir.path().join("directory");
         for name in ["layers", "configs"] {
-            fs::create_dir_all(folder.join(name)).unwrap();
-            fs::write(folder.join(name).join("file"), "").unwrap();
+            fs::create_dir_all(directory.join(name)).unwrap();
+            fs::write(directory.join(name).join("file"), "").unwrap();
         }
-        fs::write(folder.join("vmlinuz"), "").unwrap();
-        assert!(remove(&folder, &["layers"]).is_err());
-        assert!(folder.join("configs/file").exists());
-        assert!(!folder.join("layers").exists() && !folder.join("vmlinuz").exists());
-        fs::remove_dir_all(folder.join("configs")).unwrap();
-        remove(&folder, &["layers"]).unwrap();
+        fs::write(directory.join("vmlinuz"), "").unwrap();
+        assert!(remove(&directory, &["layers"]).is_err());
+        assert!(directory.join("configs/file").exists());
+        assert!(!directory.join("layers").exists() && !directory.join("vmlinuz").exists());
+        fs::remove_dir_all(directory.join("configs")).unwrap();
+        remove(&directory, &["layers"]).unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         remove(&file, &[]).unwrap();

@@ -102,9 +102,9 @@ pub struct BootParts {
 
 impl BootParts {
     /// Reads the parts from [`DIRECTORY`] of a root, or from a copy of it.
-    pub fn read(folder: &Path) -> Result<Self, Error> {
+    pub fn read(directory: &Path) -> Result<Self, Error> {
         Self::by_name(|name| {
-            let path = folder.join(name);
+            let path = directory.join(name);
             fs::read(&path).map_err(Error::read(&path))
         })
     }

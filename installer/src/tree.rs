@@ -1,7 +1,7 @@
 //! The files of an image as an explicit list.
 //!
-//! Owns: one entry a path, sorted; parents that nobody gave are folders 0755 of root.
-//! Does not: keep times, extended attributes, hard links; what a host's folder has of those is dropped.
+//! Owns: one entry a path, sorted; parents that nobody gave are directories 0755 of root.
+//! Does not: keep times, extended attributes, hard links; what a host's directory has of those is dropped.
 //! Fails by: refusing the entry that does not fit, by its path.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ pub(crate) fn unfit(path: &str, node: &Node) -> Option<&'static str> {
         );
     }
     if path.split('/').count() > MAX_NAMES {
-        return Some("lies in more than 99 folders, one in the other: put it in fewer or leave it out");
+        return Some("lies in more than 99 directories, one in the other: put it in fewer or leave it out");
     }
     match node {
         Node::Symlink(target) if target.is_empty() => {
@@ -60,7 +60,7 @@ pub(crate) fn shown(path: &str) -> String {
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
-    /// A folder.
+    /// A directory.
     Dir,
     /// A regular file with this content.
     Bytes(Vec<u8>),
@@ -109,7 +109,7 @@ impl Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
     entries: BTreeMap<String, Entry>,
-    /// Folders that exist only because something lies in them: they may still be given.
+    /// Directories that exist only because something lies in them: they may still be given.
     implied: BTreeSet<String>,
 }
 
@@ -131,7 +131,7 @@ impl Tree {
         self.imply_parents(path)?;
         match self.implied.contains(path) {
             true if entry.node != Node::Dir => {
-                return Err(Error::NotAFolder { path: path.into(), child: self.first_below(path) });
+                return Err(Error::NotADirectory { path: path.into(), child: self.first_below(path) });
             }
             false if self.entries.contains_key(path) => return Err(Error::Duplicate { path: path.into() }),
             _ => {}
@@ -159,7 +159,7 @@ impl Tree {
             let parent = path.get(..end).unwrap_or_default();
             match self.entries.get(parent).map(|entry| &entry.node) {
                 Some(Node::Dir) => {}
-                Some(_) => return Err(Error::NotAFolder { path: parent.into(), child: path.into() }),
+                Some(_) => return Err(Error::NotADirectory { path: parent.into(), child: path.into() }),
                 None => {
                     self.entries.insert(parent.into(), Entry::new(0o755, Node::Dir));
                     self.implied.insert(parent.into());
@@ -174,7 +174,7 @@ impl Tree {
         self.entries.range(below.clone()..).next().map_or(below, |(path, _)| path.clone())
     }
 
-    /// Adds a folder of root.
+    /// Adds a directory of root.
     pub fn dir(&mut self, path: &str, mode: u32) -> Result<(), Error> {
         self.insert(path, Entry::new(mode, Node::Dir))
     }
@@ -199,7 +199,7 @@ impl Tree {
         self.insert(path, Entry::new(mode, Node::CharDevice(major, minor)))
     }
 
-    /// Adds everything below a folder of the host at `path` (empty for the root of the tree): folders 0755, files
+    /// Adds everything below a directory of the host at `path` (empty for the root of the tree): directories 0755, files
     /// 0755 or 0644 by their owner's execute bit, all of root.
     pub fn load(&mut self, path: &str, from: &Path) -> Result<(), Error> {
         for item in fs::read_dir(from).map_err(Error::list(from))? {
@@ -276,10 +276,10 @@ mod tests {
         tree.bytes("a/b", 0o644, "x").unwrap();
         let text = |result: Result<(), Error>| result.unwrap_err().to_string();
         assert_eq!(text(tree.symlink("a/b", "c")), "/a/b is given twice");
-        assert_eq!(text(tree.bytes("a", 0o644, "")), "/a is no folder, but /a/b lies in it");
+        assert_eq!(text(tree.bytes("a", 0o644, "")), "/a is no directory, but /a/b lies in it");
         tree.dir("a", 0o755).unwrap();
         assert_eq!(text(tree.dir("a", 0o755)), "/a is given twice");
-        assert_eq!(text(tree.dir("a/b/c", 0o755)), "/a/b is no folder, but /a/b/c lies in it");
+        assert_eq!(text(tree.dir("a/b/c", 0o755)), "/a/b is no directory, but /a/b/c lies in it");
         for path in ["", "/etc", "etc/", "a//b", "../a", "./a"] {
             assert_eq!(text(tree.dir(path, 0o755)), format!("/{path} cannot be a path in an image"));
         }
@@ -294,7 +294,7 @@ mod tests {
         let long = text(file(&mut tree, &"n".repeat(256)));
         assert!(long.contains("more than 255 bytes") && long.len() < 300, "{long}");
         file(&mut tree, &vec!["d"; 100].join("/")).unwrap();
-        assert!(text(file(&mut tree, &vec!["d"; 101].join("/"))).contains("more than 99 folders"));
+        assert!(text(file(&mut tree, &vec!["d"; 101].join("/"))).contains("more than 99 directories"));
         let wide = vec!["d".repeat(200); 21].join("/");
         assert!(text(file(&mut tree, &wide)).contains("more than 4094 bytes"));
         for (target, wanted) in [("", "link to nothing"), ("a\0b", "NUL")] {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_loaded_with_normal_modes() {
+    fn a_directory_is_loaded_with_normal_modes() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         for (name, mode) in [("sub/tool", 0o700), ("sub/text", 0o666)] {

@@ -19,9 +19,9 @@ use oci::archive::{self, Bytes, Content, NewImage};
 /// One that OpenSSL made.
 const CERTIFICATE: &str = include_str!("../../crates/api/testdata/client-multi-role.crt");
 
-/// A root with links as Debian has them, and a folder with modules.
-fn source(folder: &Path) -> Source {
-    fs::create_dir_all(folder).unwrap();
+/// A root with links as Debian has them, and a directory with modules.
+fn source(directory: &Path) -> Source {
+    fs::create_dir_all(directory).unwrap();
     let mut tree = Tree::new();
     for (link, target) in [("lib", "usr/lib"), ("bin", "usr/bin")] {
         tree.symlink(link, target).unwrap();
@@ -31,7 +31,7 @@ fn source(folder: &Path) -> Source {
     tree.bytes("usr/lib/modules/6.1/b.ko", 0o644, "old").unwrap();
     tree.bytes("etc/ssl/certs/ca-certificates", 0o644, "# authorities").unwrap();
     tree.dir("usr/local", 0o711).unwrap();
-    let base = layer::build(&tree, &Spec::new("base", "1.0"), folder, &mut installer::silent).unwrap();
+    let base = layer::build(&tree, &Spec::new("base", "1.0"), directory, &mut installer::silent).unwrap();
     let boot = BootParts {
         kernel: Vec::new(),
         stub: Vec::new(),
@@ -47,7 +47,7 @@ fn source(folder: &Path) -> Source {
         authorities: Vec::new(),
         signed_uki: Vec::new(),
     };
-    Source::new(System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot }, folder.to_owned())
+    Source::new(System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot }, directory.to_owned())
 }
 
 fn custom(source: &Source, profile: &Profile, work: PathBuf) -> Result<Source, String> {
@@ -67,13 +67,13 @@ fn content(source: &Source, name: &str, path: &str) -> String {
     tool("unsquashfs", &["-cat", text(&source.layers.join(layer.file_name())), path])
 }
 
-fn folder(path: &Path, files: &[(&str, &str)]) -> Addition {
+fn directory(path: &Path, files: &[(&str, &str)]) -> Addition {
     for (name, content) in files {
         let file = path.join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, content).unwrap();
     }
-    Addition { from: From::Folder(path.to_owned()), to: String::new() }
+    Addition { from: From::Directory(path.to_owned()), to: String::new() }
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_customisation_is_two_layers_above_the_others() {
     let profile = Profile {
         platform: None,
         additions: vec![
-            folder(
+            directory(
                 &dir.path().join("a"),
                 &[
                     ("lib/modules/6.2/c.ko", "new"),
@@ -96,7 +96,7 @@ fn a_customisation_is_two_layers_above_the_others() {
                     ("usr/local/lib/deep/x", "x"),
                 ],
             ),
-            Addition { to: "/opt/b".into(), ..folder(&dir.path().join("b"), &[("y", "y")]) },
+            Addition { to: "/opt/b".into(), ..directory(&dir.path().join("b"), &[("y", "y")]) },
         ],
         remove: vec!["/lib/modules".into(), "/lib/modules/6.1".into(), "/not/there".into()],
         kernel_arguments: vec!["quiet".into(), "-panic".into()],
@@ -129,14 +129,14 @@ fn a_customisation_is_two_layers_above_the_others() {
             "{path} is not in\n{custom_layer}"
         );
     }
-    // The link /lib was followed, it is not covered by a folder.
+    // The link /lib was followed, it is not covered by a directory.
     let kernel = listed(&made, "kernel");
     assert!(kernel.contains("squashfs-root/usr/lib/modules/6.2/c.ko\n"), "{kernel}");
     assert!(
         ![&custom_layer, &kernel].iter().any(|list| list.contains("squashfs-root/lib\n")),
         "{custom_layer}"
     );
-    // A folder keeps the mode that it has below.
+    // A directory keeps the mode that it has below.
     let local = custom_layer.lines().find(|line| line.ends_with("/usr/local")).unwrap();
     assert!(local.starts_with("drwx--x--x"), "{local}");
     let secret = custom_layer.lines().find(|line| line.ends_with("config.yaml")).unwrap();
@@ -150,8 +150,10 @@ fn a_customisation_is_two_layers_above_the_others() {
     // The same once more, and a second customisation on the first.
     let again = custom(&source, &profile, dir.path().join("again")).unwrap();
     assert_eq!(again.system, made.system);
-    let more =
-        Profile { additions: vec![folder(&dir.path().join("c"), &[("opt/b/y", "z")])], ..Profile::default() };
+    let more = Profile {
+        additions: vec![directory(&dir.path().join("c"), &[("opt/b/y", "z")])],
+        ..Profile::default()
+    };
     let more = custom(&made, &more, dir.path().join("more")).unwrap();
     assert_eq!(more.system.manifest.layers.len(), 5);
     assert_eq!(content(&more, "custom-2", "opt/b/y"), "z");
@@ -163,12 +165,12 @@ fn the_same_customisation_once_more_is_there_once_and_on_top() {
     let base = source(&temp.path().join("base"));
     let first = Profile {
         remove: vec!["/bin/tool".into()],
-        additions: vec![folder(&temp.path().join("files"), &[("opt/site", "one")])],
+        additions: vec![directory(&temp.path().join("files"), &[("opt/site", "one")])],
         certificates: vec![temp.path().join("authority.pem")],
         ..Profile::default()
     };
     fs::write(temp.path().join("authority.pem"), CERTIFICATE).unwrap();
-    let tool_again = folder(&temp.path().join("tool"), &[("usr/bin/tool", "new")]);
+    let tool_again = directory(&temp.path().join("tool"), &[("usr/bin/tool", "new")]);
     let second = Profile { additions: vec![tool_again], ..Profile::default() };
     let mut made = base;
     for (number, profile) in [&first, &first, &second, &first].into_iter().enumerate() {
@@ -177,7 +179,7 @@ fn the_same_customisation_once_more_is_there_once_and_on_top() {
     let layers = &made.system.manifest.layers;
     let names: Vec<_> = layers.iter().map(|layer| layer.name.as_str()).collect();
     assert_eq!(names, ["base", "custom-2", "removed", "custom"]);
-    // Installer images, ISOs and network boot folders have each layer as a file of its root hash.
+    // Installer images, ISOs and network boot directories have each layer as a file of its root hash.
     for (index, layer) in layers.iter().enumerate() {
         layer::check(layer, &made.layers).unwrap();
         assert!(!layers.iter().skip(index + 1).any(|other| other.root_hash == layer.root_hash), "{names:?}");
@@ -190,7 +192,7 @@ fn tar_files_and_images_are_layers_too() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
     let files = dir.path().join("files");
-    folder(&files, &[("usr/share/doc", "text"), ("usr/share/tool", "#!")]);
+    directory(&files, &[("usr/share/doc", "text"), ("usr/share/tool", "#!")]);
     std::os::unix::fs::symlink("doc", files.join("usr/share/link")).unwrap();
     fs::hard_link(files.join("usr/share/doc"), files.join("usr/share/same")).unwrap();
     let packed = dir.path().join("files.tar.gz");
@@ -234,18 +236,18 @@ fn what_cannot_be_is_refused_by_name() {
     let additions = |list: Vec<Addition>| Profile { additions: list, ..Profile::default() };
     let removing = |path: &str| Profile { remove: vec![path.into()], ..Profile::default() };
 
-    let a = folder(&dir.path().join("a"), &[("opt/x", "1"), ("opt/same", "s"), ("opt/y", "1")]);
-    let b = folder(&dir.path().join("b"), &[("opt/x", "2"), ("opt/same", "s"), ("opt/y", "2")]);
+    let a = directory(&dir.path().join("a"), &[("opt/x", "1"), ("opt/same", "s"), ("opt/y", "1")]);
+    let b = directory(&dir.path().join("b"), &[("opt/x", "2"), ("opt/same", "s"), ("opt/y", "2")]);
     let error = refused(additions(vec![a, b]));
     assert!(
         error.contains("/opt/x is in") && error.contains("/opt/y is in") && !error.contains("same"),
         "{error}"
     );
 
-    let error = refused(additions(vec![folder(&dir.path().join("c"), &[("usr/bin/tool/x", "x")])]));
+    let error = refused(additions(vec![directory(&dir.path().join("c"), &[("usr/bin/tool/x", "x")])]));
     assert!(error.contains("/usr/bin/tool") && error.contains("remove it first"), "{error}");
     let below = "etc/ssl/certs/ca-certificates/z";
-    let error = refused(additions(vec![folder(&dir.path().join("d"), &[(below, "x")])]));
+    let error = refused(additions(vec![directory(&dir.path().join("d"), &[(below, "x")])]));
     assert!(error.contains("ca-certificates"), "{error}");
     for path in ["/", "", "/usr", "/lib", "/usr/lib/billet/boot/vmlinuz"] {
         assert!(refused(removing(path)).contains("nothing starts without it"), "{path:?}");
@@ -270,14 +272,14 @@ fn what_cannot_be_is_refused_by_name() {
         let error = refused(Profile { certificates: vec![path], ..Profile::default() });
         assert!(error.contains(wanted) && !error.contains("secret"), "{wanted:?} is not in {error}");
     }
-    let part = folder(&dir.path().join("part"), &[("lib/billet/boot/cmdline", "quiet")]);
+    let part = directory(&dir.path().join("part"), &[("lib/billet/boot/cmdline", "quiet")]);
     let error = refused(additions(vec![part]));
     assert!(error.contains("/lib/billet/boot/cmdline") && error.contains("--extra-kernel-arg"), "{error}");
     let profile = Profile { kernel_arguments: vec!["a\nb".into()], ..Profile::default() };
     let error = refused(profile);
     assert!(error.contains("--extra-kernel-arg") && !error.contains("machine.install"), "{error}");
     let links = dir.path().join("links");
-    folder(&links, &[("in/a", "a"), ("out", "o")]);
+    directory(&links, &[("in/a", "a"), ("out", "o")]);
     fs::hard_link(links.join("in/a"), links.join("in/b")).unwrap();
     let packed = dir.path().join("links.tar");
     tool("tar", &["-C", text(&links), "-cf", text(&packed), "in/a", "in/b"]);
@@ -322,7 +324,7 @@ fn tar_entries_that_would_be_packed_wrong_are_refused_by_name() {
     for (path, target, wanted) in [
         (name(256), None, "more than 255 bytes"),
         (name(300), None, "more than 255 bytes"),
-        (deep, None, "more than 99 folders"),
+        (deep, None, "more than 99 directories"),
         (".wh.".to_owned(), None, "/.wh. takes away a name without saying which"),
         ("opt/.wh.".to_owned(), None, "/opt/.wh. takes away a name without saying which"),
         ("opt/link".to_owned(), Some(""), "/opt/link is a symbolic link to nothing"),
@@ -361,9 +363,9 @@ fn sources_that_want_one_place_are_listed_by_both_spellings() {
     let added = |additions: Vec<Addition>, work: &str| {
         custom(&source, &Profile { additions, ..Profile::default() }, dir.path().join(work))
     };
-    let one = folder(&dir.path().join("one"), &[("lib/x", "1"), ("lib/same", "s"), ("bin/y", "1")]);
+    let one = directory(&dir.path().join("one"), &[("lib/x", "1"), ("lib/same", "s"), ("bin/y", "1")]);
     let other =
-        folder(&dir.path().join("other"), &[("usr/lib/x", "2"), ("usr/lib/same", "s"), ("bin/y", "2")]);
+        directory(&dir.path().join("other"), &[("usr/lib/x", "2"), ("usr/lib/same", "s"), ("bin/y", "2")]);
     let error = added(vec![one.clone(), other], "work").unwrap_err();
     for (line, name) in
         [("/usr/lib/x is in ", "one (as /lib/x) and"), ("/usr/bin/y is in ", "other (as /bin/y)")]
@@ -375,12 +377,12 @@ fn sources_that_want_one_place_are_listed_by_both_spellings() {
         assert!(line.contains(name) && line.contains(" and, different, in "), "{name} is not in {line}");
     }
     assert!(!error.contains("same"), "{error}");
-    // A folder goes to where the link leads, a file takes its place.
-    let file = folder(&dir.path().join("file"), &[("bin", "no folder")]);
+    // A directory goes to where the link leads, a file takes its place.
+    let file = directory(&dir.path().join("file"), &[("bin", "no directory")]);
     let error = added(vec![one.clone(), file], "file-work").unwrap_err();
     assert!(error.contains("/bin is in ") && error.contains("/one and, different, in "), "{error}");
     // Where they agree there is one of it.
-    let same = folder(&dir.path().join("same"), &[("usr/lib/same", "s"), ("usr/bin/z", "z")]);
+    let same = directory(&dir.path().join("same"), &[("usr/lib/same", "s"), ("usr/bin/z", "z")]);
     let made = added(vec![one, same], "same-work").unwrap();
     let list = listed(&made, "custom");
     for path in ["usr/lib/x", "usr/lib/same", "usr/bin/y", "usr/bin/z"] {
@@ -393,7 +395,7 @@ fn sources_that_want_one_place_are_listed_by_both_spellings() {
 fn one_file_is_told_from_a_tar_file_by_what_is_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let good = dir.path().join("good.tar");
-    folder(&dir.path().join("good"), &[("tool", "#!")]);
+    directory(&dir.path().join("good"), &[("tool", "#!")]);
     tool("tar", &["-C", text(&dir.path().join("good")), "-cf", text(&good), "tool"]);
     let tar = fs::read(&good).unwrap();
     let zst = |bytes: &[u8]| zstd::bulk::compress(bytes, 3).unwrap();
@@ -454,7 +456,7 @@ fn one_file_is_told_from_a_tar_file_by_what_is_in_it() {
     assert_eq!(content(&made, "custom", "usr/local/a.zip"), "PK\x03\x04");
 }
 
-/// An image as a file, packed and as a folder; what of it is added, and what is not.
+/// An image as a file, packed and as a directory; what of it is added, and what is not.
 #[test]
 fn images_are_told_from_tar_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -499,7 +501,7 @@ fn images_are_told_from_tar_files() {
     );
     // A file of a web site that has the name only.
     let site =
-        folder(&dir.path().join("site"), &[("usr/share/manifest.json", "{}"), ("manifest.json", "[]")]);
+        directory(&dir.path().join("site"), &[("usr/share/manifest.json", "{}"), ("manifest.json", "[]")]);
     added(site.from).unwrap();
     // A layer that zstd packed: its type says so, and its first bytes.
     let config = fs::read_dir(layout.join("blobs/sha256")).unwrap().count();
@@ -535,8 +537,8 @@ fn an_image_has_an_extension_once() {
     let extension = |place: &str, name: &str, files: &[(&str, &str)]| {
         let path = dir.path().join(place);
         let manifest = format!("version: v1alpha1\nmetadata:\n  name: {name}\n  version: '1.0'\n");
-        folder(&path, &[("manifest.yaml", &manifest)]);
-        folder(&path.join("rootfs"), files);
+        directory(&path, &[("manifest.yaml", &manifest)]);
+        directory(&path.join("rootfs"), files);
         path
     };
     let with = |extensions: Vec<PathBuf>| Profile { extensions, ..Profile::default() };
@@ -606,7 +608,7 @@ fn what_is_no_tar_file_is_told_without_its_content() {
     };
     let config = b"version: v1alpha1\nmachine:\n  token: 4hrlfe.secret\n".repeat(20);
     let good = dir.path().join("good.tar");
-    folder(&dir.path().join("good"), &[("usr/a", "a")]);
+    directory(&dir.path().join("good"), &[("usr/a", "a")]);
     tool("tar", &["-C", text(&dir.path().join("good")), "-cf", text(&good), "."]);
     let mut damaged = fs::read(&good).unwrap();
     damaged[512..512 + 700].copy_from_slice(&config[..700]);

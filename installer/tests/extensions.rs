@@ -19,8 +19,8 @@ const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
 const RELEASE: &str = "6.12.1-test";
 
 /// A root with a link as Debian has it, and modules with an index.
-fn source(folder: &Path) -> Source {
-    fs::create_dir_all(folder).unwrap();
+fn source(directory: &Path) -> Source {
+    fs::create_dir_all(directory).unwrap();
     let (mut base, mut kernel) = (Tree::new(), Tree::new());
     base.symlink("lib", "usr/lib").unwrap();
     base.bytes("usr/bin/tool", 0o755, "tool").unwrap();
@@ -35,29 +35,29 @@ fn source(folder: &Path) -> Source {
     for (name, content) in index {
         kernel.bytes(&format!("{modules}/modules.{name}"), 0o644, content).unwrap();
     }
-    let build = |tree, spec: &Spec<'_>| layer::build(tree, spec, folder, &mut installer::silent).unwrap();
+    let build = |tree, spec: &Spec<'_>| layer::build(tree, spec, directory, &mut installer::silent).unwrap();
     let layers = [
         build(&base, &Spec::new("base", "1.0")),
         build(&kernel, &Spec { kernel_release: Some(RELEASE), ..Spec::new("kernel", "1.0") }),
     ];
     let boot = BootParts { stub: STUB.to_vec(), command_line: "panic=10".into(), ..BootParts::default() };
-    Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned())
+    Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, directory.to_owned())
 }
 
 fn manifest(name: &str) -> String {
     format!("version: v1alpha1\nmetadata:\n  name: {name}\n  version: '1.0'\n")
 }
 
-/// An extension as a folder of this name in `above`, with these files in its root.
+/// An extension as a directory of this name in `above`, with these files in its root.
 fn extension(above: &Path, name: &str, files: &[(&str, &[u8])]) -> PathBuf {
-    let folder = above.join(name);
+    let directory = above.join(name);
     for (path, content) in files {
-        let file = folder.join("rootfs").join(path);
+        let file = directory.join("rootfs").join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, content).unwrap();
     }
-    fs::write(folder.join("manifest.yaml"), manifest(name)).unwrap();
-    folder
+    fs::write(directory.join("manifest.yaml"), manifest(name)).unwrap();
+    directory
 }
 
 fn extended(source: &Source, extensions: &[&Path], work: &Path) -> Result<Source, String> {
@@ -101,9 +101,9 @@ fn an_extension_may_be_a_container_image() {
     archive::write(&mut fs::File::create(&oci).unwrap(), &image("amd64")).unwrap();
     let out = &mut fs::File::create(&docker).unwrap();
     archive::write_docker(out, &image("amd64"), "tools", &[]).unwrap();
-    for (tar, folder) in [(&oci, &layout), (&docker, &unpacked)] {
-        fs::create_dir(folder).unwrap();
-        tool("tar", &["-C", text(folder), "-xf", text(tar)]);
+    for (tar, directory) in [(&oci, &layout), (&docker, &unpacked)] {
+        fs::create_dir(directory).unwrap();
+        tool("tar", &["-C", text(directory), "-xf", text(tar)]);
     }
     let work = |name: &str| dir.path().join("work").join(name);
     let made = extended(&source, &[&oci], &work("oci")).unwrap();
@@ -210,12 +210,21 @@ fn each_extensions_modules_get_into_one_index() {
 fn a_path_that_climbs_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
-    let folder = extension(dir.path(), "tools", &[("usr/local/file", b"x")]);
+    let directory = extension(dir.path(), "tools", &[("usr/local/file", b"x")]);
     let packed = dir.path().join("tools.tar");
     let renamed = "--transform=s,^rootfs/usr/local/file,rootfs/usr/local/../../etc/passwd,";
     tool(
         "tar",
-        &["-C", text(&folder), "-P", renamed, "-cf", text(&packed), "manifest.yaml", "rootfs/usr/local/file"],
+        &[
+            "-C",
+            text(&directory),
+            "-P",
+            renamed,
+            "-cf",
+            text(&packed),
+            "manifest.yaml",
+            "rootfs/usr/local/file",
+        ],
     );
     let error = extended(&source, &[&packed], &dir.path().join("work")).unwrap_err();
     assert!(error.contains("tools.tar: rootfs/usr/local/../../etc/passwd has .. in it"), "{error}");

@@ -21,11 +21,11 @@ use ondisk::pe::Image;
 /// A PE image by the GNU linker; its recipe is beside it.
 const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
 
-fn source(folder: &Path) -> Source {
-    common::write_host_files(folder);
-    let tree = common::tree(folder);
+fn source(directory: &Path) -> Source {
+    common::write_host_files(directory);
+    let tree = common::tree(directory);
     let spec = Spec { kernel_release: Some("6.12.1"), ..Spec::new("base", "1.0") };
-    let base = layer::build(&tree, &spec, folder, &mut installer::silent).unwrap();
+    let base = layer::build(&tree, &spec, directory, &mut installer::silent).unwrap();
     let manifest = layer::stack("0.1.0", [base]).unwrap();
     let boot = BootParts {
         kernel: [common::bzimage("6.12.1"), noise(50_000)].concat(),
@@ -42,33 +42,33 @@ fn source(folder: &Path) -> Source {
         authorities: Vec::new(),
         signed_uki: Vec::new(),
     };
-    Source::new(System { manifest, boot }, folder.to_owned())
+    Source::new(System { manifest, boot }, directory.to_owned())
 }
 
-fn build(source: &Source, kind: Kind, folder: &Path) -> std::path::PathBuf {
-    let path = folder.join(kind.file_name(source));
+fn build(source: &Source, kind: Kind, directory: &Path) -> std::path::PathBuf {
+    let path = directory.join(kind.file_name(source));
     kind.build(source, 512, &path, &mut installer::silent).unwrap();
     path
 }
 
 #[test]
-fn every_form_from_a_folder_or_an_installer_image_is_the_same_to_the_byte() {
+fn every_form_from_a_directory_or_an_installer_image_is_the_same_to_the_byte() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = |name: &str| {
+    let directory = |name: &str| {
         let path = dir.path().join(name);
         fs::create_dir(&path).unwrap();
         path
     };
     let original = source(dir.path());
-    let first = folder("first");
-    let parts = folder("parts");
+    let first = directory("first");
+    let parts = directory("parts");
     original.save(&parts).unwrap();
     let (oci, docker) =
         (build(&original, Kind::Installer, &first), build(&original, Kind::DockerInstaller, &first));
     let sources = [
-        Source::open(&oci, &folder("from-oci")).unwrap(),
-        Source::open(&docker, &folder("from-docker")).unwrap(),
-        Source::open(&parts, &folder("from-parts")).unwrap(),
+        Source::open(&oci, &directory("from-oci")).unwrap(),
+        Source::open(&docker, &directory("from-docker")).unwrap(),
+        Source::open(&parts, &directory("from-parts")).unwrap(),
     ];
     for kind in Kind::ALL {
         let wanted = build(&original, kind, &first);
@@ -220,8 +220,8 @@ fn a_missing_part_is_named() {
 }
 
 /// The key of the owner, as the page has it made.
-fn signer(folder: &Path) -> Signer {
-    let (key, certificate) = (folder.join("key.pem"), folder.join("certificate.pem"));
+fn signer(directory: &Path) -> Signer {
+    let (key, certificate) = (directory.join("key.pem"), directory.join("certificate.pem"));
     let words = ["req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=owner", "-days", "1"];
     tool("openssl", &[&words[..], &["-keyout", text(&key), "-out", text(&certificate)]].concat());
     let read = |path: &Path| fs::read_to_string(path).unwrap();
@@ -266,7 +266,7 @@ fn sbverify_accepts_what_was_signed_in_every_form() {
 #[test]
 fn an_installer_image_keeps_its_signature_until_it_is_changed() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = |name: &str| {
+    let directory = |name: &str| {
         let path = dir.path().join(name);
         fs::create_dir(&path).unwrap();
         path
@@ -274,10 +274,10 @@ fn an_installer_image_keeps_its_signature_until_it_is_changed() {
     let mut original = source(dir.path());
     original.sign(&signer(dir.path()), None).unwrap();
     let uki = original.uki().unwrap();
-    let first = folder("first");
+    let first = directory("first");
     for kind in [Kind::Installer, Kind::DockerInstaller] {
         let image = build(&original, kind, &first);
-        let work = folder(&format!("{kind:?}"));
+        let work = directory(&format!("{kind:?}"));
         let read = Source::open(&image, &work).unwrap();
         assert!(read.is_signed() && !read.lost_signature);
         assert_eq!(read.system, original.system);
@@ -290,7 +290,7 @@ fn an_installer_image_keeps_its_signature_until_it_is_changed() {
         assert!(nothing.is_signed() && nothing.uki().unwrap() == uki);
     }
     // Parts that somebody changed by hand.
-    let parts = folder("parts");
+    let parts = directory("parts");
     original.save(&parts).unwrap();
     assert!(Source::open(&parts, &first).unwrap().is_signed());
     fs::write(parts.join("boot/cmdline"), "console=ttyS0 quiet").unwrap();
@@ -423,7 +423,7 @@ fn disk_and_iso_bring_signed_addons() {
     assert!(error.to_string().contains("ends with .addon.efi"), "{error}");
 }
 
-/// Debian's docker-registry over a folder; gone with the value.
+/// Debian's docker-registry over a directory; gone with the value.
 struct Registry {
     child: std::process::Child,
     address: std::net::SocketAddr,
@@ -437,15 +437,15 @@ impl Drop for Registry {
 }
 
 impl Registry {
-    fn start(folder: &Path) -> Self {
+    fn start(directory: &Path) -> Self {
         // Freed for the registry at once: it takes no socket from us.
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let settings = format!(
             "version: 0.1\nlog: {{ level: error }}\nstorage:\n  filesystem: {{ rootdirectory: {}/storage }}\nhttp:\n  \
              addr: {address}\n",
-            folder.display()
+            directory.display()
         );
-        let file = folder.join("registry.yaml");
+        let file = directory.join("registry.yaml");
         fs::write(&file, settings).unwrap();
         let mut command = Command::new("docker-registry");
         command
@@ -524,47 +524,47 @@ fn an_image_with_a_changed_blob_is_refused_and_leaves_no_layer() {
     }
 }
 
-/// Names of what is in a folder.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
+/// Names of what is in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|one| one.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
 #[test]
-fn a_folder_for_ipxe_is_made_anew_and_keeps_what_somebody_put_there() {
+fn a_directory_for_ipxe_is_made_anew_and_keeps_what_somebody_put_there() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(dir.path());
     let output = dir.path().join("output");
     fs::create_dir(&output).unwrap();
-    let folder = build(&source, Kind::Pxe, &output);
-    let made = names(&folder);
+    let directory = build(&source, Kind::Pxe, &output);
+    let made = names(&directory);
     assert_eq!(made, ["boot.ipxe", "cmdline", "initramfs", "layers", "stub.efi", "vmlinuz"]);
-    let layers = names(&folder.join("layers"));
+    let layers = names(&directory.join("layers"));
     assert_eq!(layers, [source.system.manifest.layers[0].file_name()]);
-    let stub = fs::read(folder.join("stub.efi")).unwrap();
+    let stub = fs::read(directory.join("stub.efi")).unwrap();
     for name in ["layers/00ff.layer", "ipxe.efi", "undionly.kpxe", "stub.efi"] {
-        fs::write(folder.join(name), name).unwrap();
+        fs::write(directory.join(name), name).unwrap();
     }
-    std::os::unix::fs::symlink("ipxe.efi", folder.join("link")).unwrap();
-    fs::create_dir(folder.join("more")).unwrap();
-    fs::write(folder.join("more/file"), "more").unwrap();
+    std::os::unix::fs::symlink("ipxe.efi", directory.join("link")).unwrap();
+    fs::create_dir(directory.join("more")).unwrap();
+    fs::write(directory.join("more/file"), "more").unwrap();
     build(&source, Kind::Pxe, &output);
-    assert_eq!(names(&folder.join("layers")), layers, "a layer of the build before is served on");
-    assert_eq!(fs::read(folder.join("stub.efi")).unwrap(), stub);
-    assert_eq!(fs::read_to_string(folder.join("undionly.kpxe")).unwrap(), "undionly.kpxe");
-    assert_eq!(fs::read_to_string(folder.join("more/file")).unwrap(), "more");
-    assert_eq!(fs::read_link(folder.join("link")).unwrap(), Path::new("ipxe.efi"));
+    assert_eq!(names(&directory.join("layers")), layers, "a layer of the build before is served on");
+    assert_eq!(fs::read(directory.join("stub.efi")).unwrap(), stub);
+    assert_eq!(fs::read_to_string(directory.join("undionly.kpxe")).unwrap(), "undionly.kpxe");
+    assert_eq!(fs::read_to_string(directory.join("more/file")).unwrap(), "more");
+    assert_eq!(fs::read_link(directory.join("link")).unwrap(), Path::new("ipxe.efi"));
     let all = [&made[..], &["ipxe.efi", "link", "more", "undionly.kpxe"].map(str::to_owned)].concat();
     let all: std::collections::BTreeSet<_> = all.into_iter().collect();
-    assert_eq!(names(&folder), Vec::from_iter(all));
+    assert_eq!(names(&directory), Vec::from_iter(all));
 
-    // A build that fails leaves the folder as it was, and nothing beside it.
+    // A build that fails leaves the directory as it was, and nothing beside it.
     fs::remove_file(dir.path().join(&layers[0])).unwrap();
-    let failed = Kind::Pxe.build(&source, 512, &folder, &mut installer::silent);
+    let failed = Kind::Pxe.build(&source, 512, &directory, &mut installer::silent);
     assert!(failed.unwrap_err().to_string().contains(&layers[0]));
-    assert_eq!(names(&folder.join("layers")), layers);
+    assert_eq!(names(&directory.join("layers")), layers);
     assert_eq!(names(&output), ["metal-amd64-pxe"]);
     let file = output.join("file");
     fs::write(&file, "").unwrap();
@@ -574,7 +574,7 @@ fn a_folder_for_ipxe_is_made_anew_and_keeps_what_somebody_put_there() {
 
 /// A script adds more than a boot loader does.
 #[test]
-fn a_folder_for_ipxe_leaves_room_for_addresses() {
+fn a_directory_for_ipxe_leaves_room_for_addresses() {
     let dir = tempfile::tempdir().unwrap();
     let mut source = source(dir.path());
     let mut build = |kind: Kind, bytes: usize| {

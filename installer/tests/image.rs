@@ -21,26 +21,26 @@ use ondisk::pe::Image;
 /// A PE image by the GNU linker; its recipe is beside it.
 const STUB: &[u8] = include_bytes!("../../crates/ondisk/testdata/stub.efi");
 
-/// Everything there is, built in one folder.
+/// Everything there is, built in one directory.
 struct Built {
     manifest: RootManifest,
     initramfs: Vec<u8>,
     uki: Vec<u8>,
 }
 
-fn build(folder: &Path) -> Built {
-    common::write_host_files(folder);
-    let tree = common::tree(folder);
-    let base = layer::build(&tree, &Spec::new("base", "1.0"), folder, &mut installer::silent).unwrap();
+fn build(directory: &Path) -> Built {
+    common::write_host_files(directory);
+    let tree = common::tree(directory);
+    let base = layer::build(&tree, &Spec::new("base", "1.0"), directory, &mut installer::silent).unwrap();
     let manifest = layer::stack("0.1.0", [base]).unwrap();
 
     let mut early = installer::tree::Tree::new();
     early.bytes("init", 0o755, noise(100_001)).unwrap();
     early.bytes("etc/billet/root.json", 0o644, manifest.to_json()).unwrap();
-    early.load("lib", &folder.join("lib")).unwrap();
+    early.load("lib", &directory.join("lib")).unwrap();
     let main = initramfs::compressed_segment(&early, 3).unwrap();
-    let layers = initramfs::layers_segment(&manifest, folder).unwrap();
-    let path = folder.join("initramfs");
+    let layers = initramfs::layers_segment(&manifest, directory).unwrap();
+    let path = directory.join("initramfs");
     initramfs::write(&path, &[&main, &layers]).unwrap();
     let initramfs = fs::read(&path).unwrap();
 
@@ -53,23 +53,26 @@ fn build(folder: &Path) -> Built {
         kernel_release: "6.12.1",
     };
     let uki = uki::assemble(&parts).unwrap();
-    fs::write(folder.join("uki"), &uki).unwrap();
-    write_disk(folder, &manifest, &uki);
+    fs::write(directory.join("uki"), &uki).unwrap();
+    write_disk(directory, &manifest, &uki);
     let config = [File { path: "config.yaml", content: b"version: v1alpha1\n" }];
-    installer::config_volume(&folder.join("config"), "metal-iso", &config).unwrap();
+    installer::config_volume(&directory.join("config"), "metal-iso", &config).unwrap();
     Built { manifest, initramfs, uki }
 }
 
-fn write_disk(folder: &Path, manifest: &RootManifest, uki: &[u8]) {
+fn write_disk(directory: &Path, manifest: &RootManifest, uki: &[u8]) {
     let files = [
         File { path: "EFI/BOOT/BOOTX64.EFI", content: STUB },
         File { path: "EFI/Linux/billet-000001.efi", content: uki },
         File { path: "loader/loader.conf", content: b"timeout 0\n" },
     ];
     // Smaller than by default: the test below compares every byte.
-    let spec =
-        disk::Spec { efi_bytes: 64 << 20, root_bytes: 8 << 20, ..disk::Spec::new(manifest, folder, &files) };
-    disk::write(&folder.join("disk"), &spec, &mut installer::silent).unwrap();
+    let spec = disk::Spec {
+        efi_bytes: 64 << 20,
+        root_bytes: 8 << 20,
+        ..disk::Spec::new(manifest, directory, &files)
+    };
+    disk::write(&directory.join("disk"), &spec, &mut installer::silent).unwrap();
 }
 
 #[test]
@@ -131,14 +134,14 @@ fn the_disk_is_valid_and_holds_uki_and_root() {
     assert!(bytes == fs::read(dir.path().join(layer.file_name())).unwrap());
 }
 
-fn check_efi(disk: &Path, offset: u64, folder: &Path, uki: &[u8]) {
-    let efi = folder.join("efi");
+fn check_efi(disk: &Path, offset: u64, directory: &Path, uki: &[u8]) {
+    let efi = directory.join("efi");
     let skip = format!("skip={}", offset >> 20);
     let (from, to) = (format!("if={}", text(disk)), format!("of={}", text(&efi)));
     tool("dd", &[&from, &to, "bs=1M", &skip, "count=64", "conv=sparse"]);
     let verdict = tool("fsck.vfat", &["-n", text(&efi)]);
     assert!(!verdict.contains("differ") && !verdict.contains("rror"), "{verdict}");
-    let copy = folder.join("copy");
+    let copy = directory.join("copy");
     tool("mcopy", &["-n", "-i", text(&efi), "::EFI/Linux/billet-000001.efi", text(&copy)]);
     assert!(fs::read(copy).unwrap() == uki);
 }
@@ -180,30 +183,31 @@ fn the_config_volume_is_found_by_its_label() {
     assert_eq!(config, "version: v1alpha1\n");
 }
 
-/// The folder that the child below builds in.
+/// The directory that the child below builds in.
 const DIRECTORY: &str = "BILLET_TEST_DIRECTORY";
 
-/// Run by the test below with another working folder, umask, locale and time zone.
+/// Run by the test below with another working directory, umask, locale and time zone.
 #[test]
 #[ignore = "a child of builds_in_different_surroundings_are_identical"]
 fn child_that_builds() {
     // Nothing to do when somebody runs all ignored tests.
-    if let Ok(folder) = std::env::var(DIRECTORY) {
-        build(Path::new(&folder));
+    if let Ok(directory) = std::env::var(DIRECTORY) {
+        build(Path::new(&directory));
     }
 }
 
 #[test]
 fn builds_in_different_surroundings_are_identical() {
     let dir = tempfile::tempdir().unwrap();
-    let folders = ["a", "another/much longer/folder"].map(|name| dir.path().join(name));
-    for (folder, umask, zone) in [(&folders[0], "022", "UTC"), (&folders[1], "077", "Asia/Tokyo")] {
-        fs::create_dir_all(folder).unwrap();
+    let directories = ["a", "another/much longer/directory"].map(|name| dir.path().join(name));
+    for (directory, umask, zone) in [(&directories[0], "022", "UTC"), (&directories[1], "077", "Asia/Tokyo")]
+    {
+        fs::create_dir_all(directory).unwrap();
         let output = Command::new("sh")
             .args(["-c", "umask $1; exec \"$2\" --exact child_that_builds --ignored", "sh", umask])
             .arg(std::env::current_exe().unwrap())
-            .current_dir(folder)
-            .env(DIRECTORY, folder)
+            .current_dir(directory)
+            .env(DIRECTORY, directory)
             .env("TZ", zone)
             .env("LC_ALL", if umask == "022" { "C" } else { "de_DE.UTF-8" })
             .output()
@@ -211,11 +215,11 @@ fn builds_in_different_surroundings_are_identical() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
     let mut names: Vec<_> =
-        fs::read_dir(&folders[0]).unwrap().map(|item| item.unwrap().file_name()).collect();
+        fs::read_dir(&directories[0]).unwrap().map(|item| item.unwrap().file_name()).collect();
     names.retain(|name| name != "lib");
     assert_eq!(names.len(), 5, "{names:?}");
     for name in names {
-        let [first, second] = [0, 1].map(|i| fs::read(folders[i].join(&name)).unwrap());
+        let [first, second] = [0, 1].map(|i| fs::read(directories[i].join(&name)).unwrap());
         assert!(first == second, "{name:?} differs");
     }
 }

@@ -25,16 +25,17 @@ fn identity(path: &Path) -> Identity {
     Identity { path: text(path).into(), model: String::new(), serial: String::new() }
 }
 
-fn manifest(folder: &Path) -> RootManifest {
-    common::write_host_files(folder);
-    let tree = common::tree(folder);
-    let base = layer::build(&tree, &layer::Spec::new("base", "1.0"), folder, &mut installer::silent).unwrap();
+fn manifest(directory: &Path) -> RootManifest {
+    common::write_host_files(directory);
+    let tree = common::tree(directory);
+    let base =
+        layer::build(&tree, &layer::Spec::new("base", "1.0"), directory, &mut installer::silent).unwrap();
     layer::stack("0.1.0", [base]).unwrap()
 }
 
 /// Installs to a new image file of a disk with these sectors, and answers with the plan.
-fn install(folder: &Path, image: &Path, sector_bytes: u32) -> (install::Plan, Vec<u8>) {
-    let manifest = manifest(folder);
+fn install(directory: &Path, image: &Path, sector_bytes: u32) -> (install::Plan, Vec<u8>) {
+    let manifest = manifest(directory);
     let uki = noise(3_000_000);
     fs::File::create(image).unwrap().set_len(1 << 30).unwrap();
     let mut disk = Disk::open_with_sectors(image, sector_bytes).unwrap();
@@ -42,7 +43,7 @@ fn install(folder: &Path, image: &Path, sector_bytes: u32) -> (install::Plan, Ve
     let spec = Spec { efi_bytes: 300 << 20, root_bytes: 8 << 20, ..Spec::new(system, &LOADER, [3; 32]) };
     let plan = install::plan(&mut disk, identity(image), &spec).unwrap();
     let mut source = |layer: &ondisk::manifest::Layer| {
-        let file = fs::File::open(folder.join(layer.file_name())).unwrap();
+        let file = fs::File::open(directory.join(layer.file_name())).unwrap();
         Ok(Box::new(file) as Box<dyn std::io::Read>)
     };
     let mut steps = Vec::new();
@@ -57,10 +58,10 @@ fn install(folder: &Path, image: &Path, sector_bytes: u32) -> (install::Plan, Ve
 }
 
 /// The bytes of the partition `EFI` as a file of its own.
-fn efi(plan: &install::Plan, image: &Path, folder: &Path) -> std::path::PathBuf {
+fn efi(plan: &install::Plan, image: &Path, directory: &Path) -> std::path::PathBuf {
     let partition = plan.table.by_name("EFI").unwrap();
     let mebibytes = |bytes: u64| bytes >> 20;
-    let copy = folder.join("efi");
+    let copy = directory.join("efi");
     let (from, to) = (format!("if={}", text(image)), format!("of={}", text(&copy)));
     let skip = format!("skip={}", mebibytes(plan.table.offset_bytes(partition)));
     let count = format!("count={}", mebibytes(plan.table.size_bytes(partition)));

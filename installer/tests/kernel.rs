@@ -18,7 +18,7 @@ use ondisk::Architecture;
 
 const NEW: &str = "6.13.0-own";
 
-/// The folder of a kernel that was made to be installed, without depmod.
+/// The directory of a kernel that was made to be installed, without depmod.
 fn own_kernel(path: &Path) -> PathBuf {
     own_kernel_of(path, module)
 }
@@ -137,11 +137,11 @@ fn a_kernel_that_does_not_fit_is_refused() {
         "{lacking}"
     );
     fs::remove_file(own.join("boot/config")).unwrap();
-    let folder = |path: &Path| Addition { from: From::Folder(path.join("lib")), to: "/lib".into() };
-    let both = Profile { additions: vec![folder(&own), folder(&other)], ..Profile::default() };
+    let directory = |path: &Path| Addition { from: From::Directory(path.join("lib")), to: "/lib".into() };
+    let both = Profile { additions: vec![directory(&own), directory(&other)], ..Profile::default() };
     assert!(refused(&both).contains("modules are given for several kernels (6.1, 6.13.0-own)"));
     // The files alone are an image that cannot start: said when one is made.
-    let modules = Profile { additions: vec![folder(&own)], ..Profile::default() };
+    let modules = Profile { additions: vec![directory(&own)], ..Profile::default() };
     let made = customised(&source, &modules, &dir.path().join("alone")).unwrap();
     assert!(
         made.system.uki(&[]).unwrap_err().to_string().contains("COPY the kernel to /usr/install/vmlinuz")
@@ -265,16 +265,16 @@ fn modules_for_other_processors_are_refused() {
         assert_eq!(refused(source, &profile), wanted, "with an index");
     }
     // Added to the kernel that there is, for its index alone; and packed by xz, with an index of their own.
-    let folder = format!("usr/lib/modules/{OLD}");
+    let directory = format!("usr/lib/modules/{OLD}");
     let own = common::arm64_module("depends=");
     fs::write(dir.path().join("packed.ko"), &own).unwrap();
     tool("xz", &["--check=crc32", text(&dir.path().join("packed.ko"))]);
     let packed = fs::read(dir.path().join("packed.ko.xz")).unwrap();
     for (name, content) in [("sound.ko", own), ("sound.ko.xz", packed)] {
-        let (path, dep) = (format!("{folder}/extra/{name}"), format!("{folder}/modules.dep"));
+        let (path, dep) = (format!("{directory}/extra/{name}"), format!("{directory}/modules.dep"));
         let index = format!("extra/{name}:\n");
         let more = files(&dir.path().join(name).join("more"), &[(&path, &content), (&dep, index.as_bytes())]);
-        let addition = Addition { from: From::Folder(more), to: String::new() };
+        let addition = Addition { from: From::Directory(more), to: String::new() };
         let profile = Profile { additions: vec![addition], ..Profile::default() };
         let error = refused(&source, &profile);
         let wanted = format!("kernel {OLD}: module extra/{name} is for arm64, and the image is for amd64");
@@ -300,15 +300,15 @@ fn extensions_are_layers_of_their_own() {
     let packed = dir.path().join("tools.tar");
     tool("tar", &["-C", text(&extension), "--owner=0", "--group=0", "-cf", text(&packed), "."]);
     let more = files(&dir.path().join("more"), &[("usr/local/bin/tool", b"ours")]);
-    let addition = Addition { from: From::Folder(more), to: String::new() };
-    let from_folder =
+    let addition = Addition { from: From::Directory(more), to: String::new() };
+    let from_directory =
         Profile { extensions: vec![extension], additions: vec![addition], ..Profile::default() };
-    let made = customised(&source, &from_folder, &dir.path().join("work")).unwrap();
+    let made = customised(&source, &from_directory, &dir.path().join("work")).unwrap();
     assert_eq!(names(&made), ["base", "kernel", "tools", "custom"]);
     assert_eq!(made.system.manifest.layers[2].version, "1.2");
     let dep = content(&made, "tools", &format!("usr/lib/modules/{OLD}/modules.dep"));
     assert!(dep.contains("extra/driver.ko: kernel/fat.ko\n"), "{dep}");
-    let from_tar = Profile { extensions: vec![packed], ..from_folder };
+    let from_tar = Profile { extensions: vec![packed], ..from_directory };
     let again = customised(&source, &from_tar, &dir.path().join("again")).unwrap();
     assert_eq!(again.system, made.system);
 }
@@ -342,18 +342,18 @@ fn committed(source: &Source, root: &Path, kernel: Option<&[u8]>, path: &Path) {
     let old: Vec<&str> = layers.iter().map(|layer| layer[0].path.as_str()).collect();
     let mut added = Vec::new();
     let here = |path: &str, bytes: Vec<u8>| Content { path: path.into(), bytes: Bytes::Here(bytes) };
-    for folder in ["billet/boot", "billet/layers"] {
-        for item in fs::read_dir(root.join(folder)).unwrap() {
+    for directory in ["billet/boot", "billet/layers"] {
+        for item in fs::read_dir(root.join(directory)).unwrap() {
             let path = item.unwrap().path();
-            let name = format!("{folder}/{}", path.file_name().unwrap().to_str().unwrap());
-            if folder == "billet/boot" || !old.contains(&name.as_str()) {
+            let name = format!("{directory}/{}", path.file_name().unwrap().to_str().unwrap());
+            if directory == "billet/boot" || !old.contains(&name.as_str()) {
                 added.push(here(&name, fs::read(&path).unwrap()));
             }
         }
     }
     for path in old.iter().filter(|path| **path != MANIFEST_PATH && !root.join(path).exists()) {
-        let (folder, name) = path.rsplit_once('/').unwrap();
-        added.push(here(&format!("{folder}/.wh.{name}"), Vec::new()));
+        let (directory, name) = path.rsplit_once('/').unwrap();
+        added.push(here(&format!("{directory}/.wh.{name}"), Vec::new()));
     }
     added.push(here(MANIFEST_PATH, fs::read(root.join(MANIFEST_PATH)).unwrap()));
     added.sort_by(|a, b| a.path.cmp(&b.path));

@@ -14,10 +14,10 @@ use ondisk::manifest::{Layer, RootManifest};
 use ondisk::squashfs::{Compression, Superblock};
 use proptest::prelude::*;
 
-fn build(folder: &Path) -> Layer {
-    common::write_host_files(folder);
-    let tree = common::tree(folder);
-    layer::build(&tree, &Spec::new("base", "1.0"), folder, &mut installer::silent).unwrap()
+fn build(directory: &Path) -> Layer {
+    common::write_host_files(directory);
+    let tree = common::tree(directory);
+    layer::build(&tree, &Spec::new("base", "1.0"), directory, &mut installer::silent).unwrap()
 }
 
 #[test]

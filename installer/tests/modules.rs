@@ -24,7 +24,7 @@ fn modules_are_added_to_the_kernel_that_there_is() {
             (&format!("usr/lib/modules/{OLD}/updates/vfat.ko"), &module("depends=fat alias=fs-vfat")),
         ],
     );
-    let addition = Addition { from: From::Folder(more), to: String::new() };
+    let addition = Addition { from: From::Directory(more), to: String::new() };
     let profile = Profile { additions: vec![addition], ..Profile::default() };
     let made = customised(&source, &profile, &dir.path().join("work")).unwrap();
     assert_eq!(names(&made), ["base", "kernel", "custom"]);
@@ -45,23 +45,23 @@ fn modules_are_added_to_the_kernel_that_there_is() {
 fn modules_that_are_added_with_an_index_take_no_others_out_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
-    let folder = format!("usr/lib/modules/{OLD}");
+    let directory = format!("usr/lib/modules/{OLD}");
     let more = files(
         &dir.path().join("more"),
         &[
-            (&format!("{folder}/extra/driver.ko"), &module("depends=fat alias=pci:v1*")),
-            (&format!("{folder}/extra/packed.ko.xz"), b"packed"),
+            (&format!("{directory}/extra/driver.ko"), &module("depends=fat alias=pci:v1*")),
+            (&format!("{directory}/extra/packed.ko.xz"), b"packed"),
             (
-                &format!("{folder}/modules.dep"),
+                &format!("{directory}/modules.dep"),
                 b"extra/driver.ko:\nextra/packed.ko.xz: extra/driver.ko kernel/vfat.ko.xz kernel/gone.ko.xz\n",
             ),
-            (&format!("{folder}/modules.alias"), b"alias pci:v1* driver\nalias pci:v2* packed\n"),
+            (&format!("{directory}/modules.alias"), b"alias pci:v1* driver\nalias pci:v2* packed\n"),
         ],
     );
-    let addition = Addition { from: From::Folder(more), to: String::new() };
+    let addition = Addition { from: From::Directory(more), to: String::new() };
     let profile = Profile { additions: vec![addition], ..Profile::default() };
     let made = customised(&source, &profile, &dir.path().join("work")).unwrap();
-    let index = |name: &str| content(&made, "custom", &format!("{folder}/{name}"));
+    let index = |name: &str| content(&made, "custom", &format!("{directory}/{name}"));
     assert_eq!(
         index("modules.dep"),
         "extra/driver.ko: kernel/fat.ko\nextra/packed.ko.xz: extra/driver.ko kernel/vfat.ko kernel/fat.ko\n\
@@ -76,24 +76,24 @@ fn modules_that_are_added_with_an_index_take_no_others_out_of_it() {
 fn modules_that_are_added_reach_machines_that_start_from_the_network() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
-    let folder = format!("lib/modules/{OLD}");
+    let directory = format!("lib/modules/{OLD}");
     for (name, replaces) in
         [("updates/igb.ko", "kernel/igb"), ("extra/virtio_net.ko", ""), ("updates/vfat.ko", "kernel/vfat")]
     {
         let own = module(&format!("depends=fat description={name}"));
         let place = dir.path().join(name.replace('/', "-"));
-        let more = files(&place.join("files"), &[(&format!("usr/{folder}/{name}"), &own)]);
-        let addition = Addition { from: From::Folder(more), to: String::new() };
+        let more = files(&place.join("files"), &[(&format!("usr/{directory}/{name}"), &own)]);
+        let addition = Addition { from: From::Directory(more), to: String::new() };
         let profile = Profile { additions: vec![addition], ..Profile::default() };
         let made = customised(&source, &profile, &place.join("work")).unwrap();
         let found = on_the_network(&made, &place);
-        assert_eq!(found.get(&format!("{folder}/{name}")), Some(&own), "{name}: {:?}", found.keys());
-        let dep = String::from_utf8(found[&format!("{folder}/modules.dep")].clone()).unwrap();
+        assert_eq!(found.get(&format!("{directory}/{name}")), Some(&own), "{name}: {:?}", found.keys());
+        let dep = String::from_utf8(found[&format!("{directory}/modules.dep")].clone()).unwrap();
         assert!(dep.contains(&format!("{name}: kernel/fat.ko\n")), "{dep}");
         assert!(replaces.is_empty() || !dep.contains(replaces), "{dep}");
         for path in dep.lines().map(|line| line.split(':').next().unwrap()) {
             assert!(
-                found.contains_key(&format!("{folder}/{path}")),
+                found.contains_key(&format!("{directory}/{path}")),
                 "{name}: {path} is not in the initramfs"
             );
         }
@@ -105,17 +105,19 @@ fn modules_that_are_added_reach_machines_that_start_from_the_network() {
 fn microcode_is_told_of_wherever_it_comes_from() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
-    let folder = |name: &str, all: &[(&str, &[u8])]| files(&dir.path().join(name), all);
-    let firmware = folder("firmware", &[("intel-ucode/06-00-00", b"m"), ("bnx2/a.fw", b"a")]);
-    let added = folder("added", &[("lib/firmware/amd-ucode/microcode_amd.bin", b"m")]);
-    let card = folder("card", &[("bnx2/a.fw", b"a"), ("amd-ucode-notes/readme", b"no microcode")]);
-    let add = |folder: &PathBuf| Addition { from: From::Folder(folder.clone()), to: String::new() };
+    let directory = |name: &str, all: &[(&str, &[u8])]| files(&dir.path().join(name), all);
+    let firmware = directory("firmware", &[("intel-ucode/06-00-00", b"m"), ("bnx2/a.fw", b"a")]);
+    let added = directory("added", &[("lib/firmware/amd-ucode/microcode_amd.bin", b"m")]);
+    let card = directory("card", &[("bnx2/a.fw", b"a"), ("amd-ucode-notes/readme", b"no microcode")]);
+    let add = |directory: &PathBuf| Addition { from: From::Directory(directory.clone()), to: String::new() };
     let warnings = |profile: Profile, work: &str| {
         customised(&source, &profile, &dir.path().join(work)).unwrap().warnings
     };
-    let said = |folder: &PathBuf| {
-        let folder = folder.display();
-        format!("{folder}: nodes do not load the processor microcode that it brings; the firmware's counts")
+    let said = |directory: &PathBuf| {
+        let directory = directory.display();
+        format!(
+            "{directory}: nodes do not load the processor microcode that it brings; the firmware's counts"
+        )
     };
     let both = Profile {
         additions: vec![add(&added)],
@@ -132,13 +134,13 @@ fn microcode_is_told_of_wherever_it_comes_from() {
 fn firmware_is_in_the_initramfs_for_the_network_and_in_the_root() {
     let dir = tempfile::tempdir().unwrap();
     let source = source(&dir.path().join("base"));
-    let folder = |name: &str, all: &[(&str, &[u8])]| files(&dir.path().join(name), all);
+    let directory = |name: &str, all: &[(&str, &[u8])]| files(&dir.path().join(name), all);
     let with = |source: &Source, firmware: Vec<PathBuf>, remove: &[&str], work: &str| {
         let remove = remove.iter().map(|path| (*path).to_owned()).collect();
         let profile = Profile { firmware, remove, ..Profile::default() };
         customised(source, &profile, &dir.path().join(work)).unwrap()
     };
-    let first = folder("first", &[("bnx2/a.fw", b"a"), ("bnx2x/b.fw", b"b")]);
+    let first = directory("first", &[("bnx2/a.fw", b"a"), ("bnx2x/b.fw", b"b")]);
     std::os::unix::fs::symlink("a.fw", first.join("bnx2/link.fw")).unwrap();
     let made = with(&source, vec![first.clone(), first], &[], "one");
     assert!(listed(&made, "custom").contains("usr/lib/firmware/bnx2/a.fw"));
@@ -157,9 +159,9 @@ fn firmware_is_in_the_initramfs_for_the_network_and_in_the_root() {
     assert!(has(made.system.network_initramfs().unwrap().unwrap()));
 
     // Modules that come later leave it, other firmware takes its place, and it goes with the root's.
-    let more = folder("more", &[(&format!("usr/lib/modules/{OLD}/updates/igb.ko"), &module("depends="))]);
-    let addition = Addition { from: From::Folder(more), to: String::new() };
-    let second = vec![folder("second", &[("bnx2/a.fw", b"new")])];
+    let more = directory("more", &[(&format!("usr/lib/modules/{OLD}/updates/igb.ko"), &module("depends="))]);
+    let addition = Addition { from: From::Directory(more), to: String::new() };
+    let second = vec![directory("second", &[("bnx2/a.fw", b"new")])];
     let profile = Profile { additions: vec![addition], firmware: second.clone(), ..Profile::default() };
     let newer = customised(&made, &profile, &dir.path().join("two")).unwrap();
     let found = on_the_network(&newer, dir.path());
@@ -170,7 +172,7 @@ fn firmware_is_in_the_initramfs_for_the_network_and_in_the_root() {
     assert_eq!(firmware(&found, "bnx2/a.fw").as_deref(), Some("new"));
     assert_eq!(firmware(&found, "bnx2x/b.fw"), None);
 
-    let large = folder("large", &[]);
+    let large = directory("large", &[]);
     fs::create_dir_all(&large).unwrap();
     fs::File::create(large.join("graphics.bin")).unwrap().set_len((32 << 20) + 1).unwrap();
     let made = with(&source, vec![large], &[], "large-work");

@@ -140,15 +140,15 @@ mod tests {
     #[test]
     fn paths_become_absolute_and_unknown_fields_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("target/billet");
-        std::fs::create_dir_all(&folder).unwrap();
+        let directory = dir.path().join("target/billet");
+        std::fs::create_dir_all(&directory).unwrap();
         let image =
             r#"{"initramfs_full":"f","manifest":"m","disk":"d","layers":[{"name":"base","file":"l"}]}"#;
         let json = format!(
             r#"{{"version":"1","kernel_release":"6","vmlinuz":"v","initramfs":"i","cmdline":"c","sbom":"s",
                "billetctl":"b","test":{image}}}"#
         );
-        std::fs::write(folder.join("build.json"), json).unwrap();
+        std::fs::write(directory.join("build.json"), json).unwrap();
         let build = read(dir.path()).unwrap();
         assert_eq!(build.vmlinuz, dir.path().join("v"));
         assert_eq!(build.test.layers[0].file, dir.path().join("l"));

@@ -19,14 +19,14 @@ const DOCKERFILES: &str = "cli/testdata/dockerfiles";
 
 /// Images of one test. Its installer image is `localhost/billet/installer:latest`.
 pub struct Buildah {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Buildah {
     /// A store with the built test image in it.
     pub fn with_installer() -> Result<Self> {
-        let buildah = Self { folder: paths::temporary_dir()? };
-        let out = buildah.folder.path().join("installer");
+        let buildah = Self { directory: paths::temporary_dir()? };
+        let out = buildah.directory.path().join("installer");
         let image = ["image", "build", "--kind", "docker", "--from"];
         let mut billetctl = Command::new(&build().billetctl);
         run(billetctl.args(image).arg(&build().test.installer).arg("--output").arg(&out))?;
@@ -37,18 +37,19 @@ impl Buildah {
         Ok(buildah)
     }
 
-    /// Makes an image with nothing but what is in this folder.
-    pub fn image(&self, name: &str, folder: &Path) -> Result<()> {
-        let dockerfile = self.folder.path().join("Dockerfile");
+    /// Makes an image with nothing but what is in this directory.
+    pub fn image(&self, name: &str, directory: &Path) -> Result<()> {
+        let dockerfile = self.directory.path().join("Dockerfile");
         fs::write(&dockerfile, "FROM scratch\nCOPY . /\n").context("write a Dockerfile")?;
-        let [dockerfile, folder] = [&dockerfile, folder].map(|path| path.display().to_string());
-        self.run(&["bud", "--isolation", "chroot", "--file", &dockerfile, "--tag", name, &folder]).map(drop)
+        let [dockerfile, directory] = [&dockerfile, directory].map(|path| path.display().to_string());
+        self.run(&["bud", "--isolation", "chroot", "--file", &dockerfile, "--tag", name, &directory])
+            .map(drop)
     }
 
     /// Builds the Dockerfile of a guide, without these paths, with these flags besides; returns the image as a file of
     /// `docker save`.
     pub fn guide(&self, name: &str, remove: &str, flags: &[&str]) -> Result<PathBuf> {
-        let folder = paths::repository().join(DOCKERFILES).join(name).display().to_string();
+        let directory = paths::repository().join(DOCKERFILES).join(name).display().to_string();
         let remove = format!("RM={remove}");
         let words = [
             "bud",
@@ -59,7 +60,7 @@ impl Buildah {
             "--skip-unused-stages=false",
             "--build-arg",
         ];
-        self.run(&[&words[..], &[&remove], flags, &["--tag", name, &folder]].concat())?;
+        self.run(&[&words[..], &[&remove], flags, &["--tag", name, &directory]].concat())?;
         self.pushed(name, "docker-archive")
     }
 
@@ -69,13 +70,13 @@ impl Buildah {
     }
 
     fn pushed(&self, name: &str, form: &str) -> Result<PathBuf> {
-        let path = self.folder.path().join(format!("{name}.{form}"));
+        let path = self.directory.path().join(format!("{name}.{form}"));
         self.run(&["push", name, &format!("{form}:{}:{name}:1", path.display())])?;
         Ok(path)
     }
 
     fn run(&self, words: &[&str]) -> Result<String> {
-        let [images, state] = ["images", "state"].map(|name| self.folder.path().join(name));
+        let [images, state] = ["images", "state"].map(|name| self.directory.path().join(name));
         let mut buildah = Command::new("buildah");
         buildah.args(["--storage-driver", "vfs", "--root"]).arg(images).arg("--runroot").arg(state);
         run(buildah.args(words))

@@ -46,13 +46,13 @@ pub(crate) fn write_fat(image: &Path, label: &str, bytes: u64, files: &[fat::Fil
 /// Writes an ISO 9660 image, for a CD drive.
 pub fn write_cd(image: &Path, config: &str) -> Result<PathBuf> {
     let tree = image.with_extension("tree");
-    std::fs::create_dir_all(&tree).context("create the config volume's folder")?;
+    std::fs::create_dir_all(&tree).context("create the config volume's directory")?;
     std::fs::write(tree.join(FILE), config).context("write config.yaml")?;
     make_iso(LABEL, &tree, image)?;
     Ok(image.to_path_buf())
 }
 
-/// Makes an ISO 9660 image with Rock Ridge names of everything in a folder.
+/// Makes an ISO 9660 image with Rock Ridge names of everything in a directory.
 pub(crate) fn make_iso(label: &str, tree: &Path, image: &Path) -> Result<()> {
     let output = Command::new("xorriso")
         .args(["-as", "mkisofs", "-quiet", "-r", "-V", label, "-o"])

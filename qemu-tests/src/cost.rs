@@ -26,8 +26,13 @@ fn parse(stat: &str) -> Option<Duration> {
 }
 
 /// Adds a line: name, seconds from start to end, seconds of processor time.
-pub(crate) fn note(folder: &Path, name: &str, alive: Duration, processor: Duration) -> std::io::Result<()> {
-    let mut file = File::options().append(true).create(true).open(folder.join("costs.tsv"))?;
+pub(crate) fn note(
+    directory: &Path,
+    name: &str,
+    alive: Duration,
+    processor: Duration,
+) -> std::io::Result<()> {
+    let mut file = File::options().append(true).create(true).open(directory.join("costs.tsv"))?;
     let line = format!("{name}\t{:.1}\t{:.1}\n", alive.as_secs_f64(), processor.as_secs_f64());
     // In one write: other tests append too.
     file.write_all(line.as_bytes())

@@ -28,8 +28,8 @@ pub(crate) fn kernel(image: &Path) -> Result<PathBuf> {
     let bytes = fs::read(image).with_context(|| format!("read the kernel {}", image.display()))?;
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
-    let folder = paths::work_dir();
-    let path = folder.join(format!("vmlinux-{:016x}", hasher.finish()));
+    let directory = paths::work_dir();
+    let path = directory.join(format!("vmlinux-{:016x}", hasher.finish()));
     if path.exists() {
         return Ok(path);
     }
@@ -37,14 +37,14 @@ pub(crate) fn kernel(image: &Path) -> Result<PathBuf> {
         return Ok(image.to_owned());
     };
     // Several tests may get here at once: each writes a file of its own, and the last one stays.
-    let stored = |folder: &Path| -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let stored = |directory: &Path| -> std::io::Result<()> {
+        fs::create_dir_all(directory)?;
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
         file.write_all(&kernel)?;
         file.persist(&path)?;
         Ok(())
     };
-    stored(&folder).with_context(|| format!("write {}", path.display()))?;
+    stored(&directory).with_context(|| format!("write {}", path.display()))?;
     Ok(path)
 }
 

@@ -31,7 +31,7 @@ const REPOSITORY: &str = "billet/installer";
 /// A running registry.
 pub struct Registry {
     server: Server,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -77,9 +77,9 @@ impl Parts {
         Ok(())
     }
 
-    /// Puts a layer with what is in this folder above the others.
-    pub fn cover(&mut self, folder: &Path, registry: &Registry) -> Result<()> {
-        let (file, layer) = layer_of(folder, registry.folder.path())?;
+    /// Puts a layer with what is in this directory above the others.
+    pub fn cover(&mut self, directory: &Path, registry: &Registry) -> Result<()> {
+        let (file, layer) = layer_of(directory, registry.directory.path())?;
         let layers = self.manifest.layers.drain(..).chain([layer]);
         self.manifest = slot::stack(&self.manifest.version, layers)?;
         self.layers.push(file);
@@ -108,7 +108,7 @@ impl Registry {
         let runtime = runtime.context("start the registry's runtime")?;
         let server =
             runtime.block_on(Server::start(None, Behaviour::default())).context("start a registry")?;
-        Ok(Self { server, folder: paths::temporary_dir()?, _runtime: runtime })
+        Ok(Self { server, directory: paths::temporary_dir()?, _runtime: runtime })
     }
 
     /// Lines of the `machine` section that lead a node here.
@@ -120,9 +120,9 @@ impl Registry {
         )
     }
 
-    /// A new folder that is gone with the registry.
-    pub fn new_folder(&self, name: &str) -> Result<PathBuf> {
-        let path = self.folder.path().join(name);
+    /// A new directory that is gone with the registry.
+    pub fn new_directory(&self, name: &str) -> Result<PathBuf> {
+        let path = self.directory.path().join(name);
         std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
         Ok(path)
     }
@@ -148,7 +148,7 @@ impl Registry {
     }
 
     fn path_of(&self, tag: &str) -> PathBuf {
-        self.folder.path().join(format!("{tag}.tar"))
+        self.directory.path().join(format!("{tag}.tar"))
     }
 
     /// Signs a kept image with a new key, as cosign does; returns the key's public half as PEM.
@@ -157,9 +157,9 @@ impl Registry {
         let payload = format!(
             r#"{{"critical":{{"identity":{{"docker-reference":"{NAME}/{repository}"}},"image":{{"docker-manifest-digest":"sha256:{digest}"}},"type":"cosign container image signature"}},"optional":null}}"#
         );
-        let (public, signature) = signed_by_openssl(self.folder.path(), payload.as_bytes())?;
+        let (public, signature) = signed_by_openssl(self.directory.path(), payload.as_bytes())?;
         let blob = |name: &str, bytes: &[u8]| -> Result<Digest> {
-            let path = self.folder.path().join(name);
+            let path = self.directory.path().join(name);
             std::fs::write(&path, bytes).with_context(|| format!("write {name}"))?;
             let digest = Digest::sha256(&[bytes]);
             self.server.serve_blob(&digest, &path).with_context(|| format!("serve {name}"))?;
@@ -190,27 +190,27 @@ impl Registry {
 }
 
 /// A new key's public half, and its signature of a message: ECDSA on P-256, which cosign's own keys are.
-fn signed_by_openssl(folder: &Path, message: &[u8]) -> Result<(String, Vec<u8>)> {
+fn signed_by_openssl(directory: &Path, message: &[u8]) -> Result<(String, Vec<u8>)> {
     let run = |words: &str| -> Result<()> {
-        let output = Command::new("openssl").current_dir(folder).args(words.split(' ')).output();
+        let output = Command::new("openssl").current_dir(directory).args(words.split(' ')).output();
         let output = output.context("run openssl; install it with: apt-get install openssl")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "openssl {words}: {said}");
         Ok(())
     };
-    std::fs::write(folder.join("message"), message).context("write what is signed")?;
+    std::fs::write(directory.join("message"), message).context("write what is signed")?;
     run("genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out signer.pem")?;
     run("pkey -in signer.pem -pubout -out signer.pub")?;
     run("dgst -sha256 -sign signer.pem -out signature message")?;
-    let public = std::fs::read_to_string(folder.join("signer.pub")).context("read the public key")?;
-    Ok((public, std::fs::read(folder.join("signature")).context("read the signature")?))
+    let public = std::fs::read_to_string(directory.join("signer.pub")).context("read the public key")?;
+    Ok((public, std::fs::read(directory.join("signature")).context("read the signature")?))
 }
 
-/// A layer file of a folder, made by mksquashfs, which keeps what our own builder has no word for: pipes.
-fn layer_of(folder: &Path, into: &Path) -> Result<(PathBuf, Layer)> {
+/// A layer file of a directory, made by mksquashfs, which keeps what our own builder has no word for: pipes.
+fn layer_of(directory: &Path, into: &Path) -> Result<(PathBuf, Layer)> {
     let draft = into.join("draft");
     let output = Command::new("mksquashfs")
-        .args([folder, &draft])
+        .args([directory, &draft])
         .args(["-noappend", "-all-root", "-no-progress", "-quiet", "-comp", "zstd"])
         .output()
         .context("run mksquashfs; install it with: apt-get install squashfs-tools")?;

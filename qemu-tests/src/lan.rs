@@ -34,7 +34,7 @@ pub struct Lan {
     /// Ends after the wire does.
     _holder: Owned,
     wire: Option<Owned>,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// A place at the wire: every frame passes it, and what is sent goes to all others.
@@ -83,8 +83,8 @@ impl Lan {
         })?;
         let namespace = holder.id().context("the network namespace ended")?;
         wait_for(namespace)?;
-        let folder = paths::temporary_dir()?;
-        let mut lan = Self { namespace, _holder: holder, wire: None, folder };
+        let directory = paths::temporary_dir()?;
+        let mut lan = Self { namespace, _holder: holder, wire: None, directory };
         for words in [
             "link set lo up".to_owned(),
             format!("tuntap add dev {INTERFACE} mode tap"),
@@ -155,7 +155,7 @@ impl Lan {
     }
 
     fn socket(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn ip(&self, words: &str) -> Result<String> {

@@ -1,7 +1,7 @@
 //! A whole node in a VM: image, config volume, PKI, API client, fault injector.
 //!
 //! Owns: the way from a build to an API that answers, for every transport of the root.
-//! Order: spoil the root, make the volumes in the VM's folder, start, then wait for what the test wants to see.
+//! Order: spoil the root, make the volumes in the VM's directory, start, then wait for what the test wants to see.
 //! Fails by: panics are left to the tests; errors name the node and its serial log.
 
 use std::path::{Path, PathBuf};
@@ -168,7 +168,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Changes the VM; files that it needs may be put into the given folder.
+    /// Changes the VM; files that it needs may be put into the given directory.
     pub fn machine(mut self, changer: impl FnOnce(VmBuilder, &Path) -> Result<VmBuilder> + 'static) -> Self {
         self.changers.push(Box::new(changer));
         self
@@ -301,7 +301,7 @@ impl NodeBuilder {
 }
 
 impl TestNode {
-    /// Describes a node; the name is the folder of its logs.
+    /// Describes a node; the name is the directory of its logs.
     pub fn builder(name: &str) -> NodeBuilder {
         NodeBuilder {
             name: name.to_owned(),
@@ -347,7 +347,7 @@ impl TestNode {
         &self.credentials
     }
 
-    /// A folder that is gone with the node.
+    /// A directory that is gone with the node.
     pub fn files(&self) -> &Path {
         self.files.path()
     }

@@ -22,7 +22,7 @@ use crate::config_volume;
 /// The label that init looks for on a boot medium.
 pub const LABEL: &str = "BILLET";
 
-/// Room on a stick for its tables and folders.
+/// Room on a stick for its tables and directories.
 const STICK_SPARE_BYTES: u64 = 64 << 20;
 
 /// The disk image has 512-byte sectors.
@@ -131,7 +131,7 @@ impl Root {
     pub fn medium(&self, dir: &Path) -> Result<PathBuf> {
         let tree = dir.join("medium");
         let layers = tree.join(LAYER_DIR.trim_start_matches('/'));
-        std::fs::create_dir_all(&layers).context("create the medium's folder")?;
+        std::fs::create_dir_all(&layers).context("create the medium's directory")?;
         for layer in &self.layers {
             std::fs::write(layers.join(&layer.file_name), &layer.bytes).context("write a layer file")?;
         }
@@ -144,9 +144,9 @@ impl Root {
     pub fn stick(&self, dir: &Path) -> Result<PathBuf> {
         let path = self.build.test.uki.as_ref().context("build.json names no UKI of the test image")?;
         let uki = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-        let folder = LAYER_DIR.trim_start_matches('/');
+        let directory = LAYER_DIR.trim_start_matches('/');
         let names: Vec<String> =
-            self.layers.iter().map(|layer| format!("{folder}/{}", layer.file_name)).collect();
+            self.layers.iter().map(|layer| format!("{directory}/{}", layer.file_name)).collect();
         let mut files = vec![fat::File { path: "EFI/BOOT/BOOTX64.EFI", content: &uki }];
         let layers = names.iter().zip(&self.layers);
         files.extend(layers.map(|(path, layer)| fat::File { path, content: &layer.bytes }));
@@ -186,12 +186,12 @@ impl Root {
             push(name, Kind::Symlink("/removed-by-a-test"))?;
         }
         if with_layers {
-            let folder = LAYER_DIR.trim_start_matches('/');
-            let parent = folder.split('/').next().unwrap_or(folder);
+            let directory = LAYER_DIR.trim_start_matches('/');
+            let parent = directory.split('/').next().unwrap_or(directory);
             push(parent, Kind::Dir)?;
-            push(folder, Kind::Dir)?;
+            push(directory, Kind::Dir)?;
             for layer in &self.layers {
-                push(&format!("{folder}/{}", layer.file_name), Kind::File(&layer.bytes))?;
+                push(&format!("{directory}/{}", layer.file_name), Kind::File(&layer.bytes))?;
             }
         }
         Ok(writer.finish())

@@ -1,6 +1,6 @@
 //! A shell that runs a page's commands one by one, as a person would.
 //!
-//! Owns: one `sh` in a folder of its own, with billetctl in its path and nothing of our environment; variables and
+//! Owns: one `sh` in a directory of its own, with billetctl in its path and nothing of our environment; variables and
 //! functions live as long as it does. Does not: judge answers.
 //! Order: each command is followed by one that prints a mark with the exit status; what stands before the mark is the
 //! answer, standard error included.
@@ -31,16 +31,16 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Starts a shell in `folder`, with the folders in `path` searched before the system's.
-    pub fn start(folder: &Path, path: &Path) -> Result<Self> {
+    /// Starts a shell in `directory`, with the directories in `path` searched before the system's.
+    pub fn start(directory: &Path, path: &Path) -> Result<Self> {
         let (reader, input) = std::io::pipe().context("make the shell's input")?;
-        let log = folder.with_extension("answers");
+        let log = directory.with_extension("answers");
         let stdout = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let stderr = stdout.try_clone().context("the shell's standard error")?;
         let process = Owned::spawn("the shell", "sh", true, |command| {
-            command.env_clear().env("HOME", folder).env("TMPDIR", folder);
+            command.env_clear().env("HOME", directory).env("TMPDIR", directory);
             command.env("PATH", format!("{}:/usr/bin:/bin", path.display()));
-            command.current_dir(folder).stdin(Stdio::from(reader)).stdout(stdout).stderr(stderr);
+            command.current_dir(directory).stdin(Stdio::from(reader)).stdout(stdout).stderr(stderr);
         })?;
         Ok(Self { process: Mutex::new(process), input, answers: Console::new(&log) })
     }
@@ -74,11 +74,11 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     #[test]
-    fn commands_share_variables_and_folder_and_tell_their_status() {
+    fn commands_share_variables_and_directory_and_tell_their_status() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("work");
-        std::fs::create_dir(&folder).unwrap();
-        let mut shell = Shell::start(&folder, Path::new("/nonexistent")).unwrap();
+        let directory = dir.path().join("work");
+        std::fs::create_dir(&directory).unwrap();
+        let mut shell = Shell::start(&directory, Path::new("/nonexistent")).unwrap();
         assert!(shell.run("A=one", LIMIT).unwrap().success);
         let answer = shell.run("printf '%s' \"$A\" > f; cat f; echo two >&2", LIMIT).unwrap();
         assert_eq!(answer.stdout.trim_end(), "onetwo");

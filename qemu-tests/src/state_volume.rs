@@ -61,7 +61,7 @@ pub fn recover(image: &Path) -> Result<PathBuf> {
     Ok(volume)
 }
 
-/// A file in the root folder of a file system; `None` if it is not there.
+/// A file in the root directory of a file system; `None` if it is not there.
 pub fn read(volume: &Path, name: &str) -> Result<Option<Vec<u8>>> {
     let command = format!("cat /{name}");
     let output =

@@ -1,6 +1,6 @@
 //! One virtual machine: described by a builder, running until dropped.
 //!
-//! Owns: the QEMU process, its monitor and console, its software TPM, its temporary folder and its slot.
+//! Owns: the QEMU process, its monitor and console, its software TPM, its temporary directory and its slot.
 //! Does not: know what the guest is.
 //! Fails by: errors that name the VM and its serial log, which stays in `target/qemu-tests/<name>/serial.log`.
 //!
@@ -51,7 +51,7 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Describes a VM; the name is the folder of its logs.
+    /// Describes a VM; the name is the directory of its logs.
     pub fn builder(name: &str) -> VmBuilder {
         VmBuilder::new(name)
     }
@@ -66,7 +66,7 @@ impl Vm {
         &self.console
     }
 
-    /// A folder that is gone with the VM, for disk images and the like.
+    /// A directory that is gone with the VM, for disk images and the like.
     pub fn files(&self) -> &Path {
         self.files.path()
     }
@@ -171,7 +171,7 @@ impl Vm {
         Ok(())
     }
 
-    /// Lets the VM run on after this program and returns its process id and its folder, which nobody removes then.
+    /// Lets the VM run on after this program and returns its process id and its directory, which nobody removes then.
     pub fn release(mut self) -> Result<(u32, PathBuf)> {
         let pid = self.qemu().release().with_context(|| format!("{} has ended already", self.name))?;
         if let Some(tpm) = self.tpm.as_mut() {
@@ -193,7 +193,7 @@ impl Vm {
     fn start(builder: VmBuilder) -> Result<Self> {
         let slot = if builder.unlimited { None } else { Some(crate::slots::take()?) };
         let files =
-            tempfile::Builder::new().prefix("billet-vm-").tempdir().context("create a VM's folder")?;
+            tempfile::Builder::new().prefix("billet-vm-").tempdir().context("create a VM's directory")?;
         let logs = match &builder.log_dir {
             Some(dir) => dir.clone(),
             None => crate::paths::vm_dir(&builder.name)?,
@@ -263,7 +263,7 @@ fn why_not(name: &str, qemu: &mut Owned, logs: &Path) -> String {
 /// swtpm daemonises nothing here: it is our child and ends when QEMU lets go of it, or with us.
 fn start_tpm(builder: &VmBuilder, dir: &Path) -> Result<Owned> {
     let state = builder.tpm_state.clone().unwrap_or_else(|| dir.join("tpm-state"));
-    std::fs::create_dir_all(&state).context("create the TPM's folder")?;
+    std::fs::create_dir_all(&state).context("create the TPM's directory")?;
     let tied = !builder.outlives_us;
     let control = dir.join("tpm");
     let mut tpm = Owned::spawn("swtpm", "swtpm", tied, |command| {

@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(mounted("", MEDIUM), None);
     }
 
-    /// A medium with these files for firmware, mounted on a node whose root is this folder.
+    /// A medium with these files for firmware, mounted on a node whose root is this directory.
     fn medium_with(root: &Path, files: &[fat::File<'_>]) {
         let (disk_bytes, volume_bytes) = (48 << 20, 40 << 20);
         let request = Request {
@@ -125,12 +125,12 @@ mod tests {
         assert_eq!(addons(&runtime), Ok(Vec::new()), "no medium");
         let file = |path, content| fat::File { path, content };
         medium_with(root.path(), &[file("EFI/BOOT/BOOTX64.EFI", b"loader")]);
-        assert_eq!(addons(&runtime), Ok(Vec::new()), "no folder");
+        assert_eq!(addons(&runtime), Ok(Vec::new()), "no directory");
         let files = [
             file("loader/addons/site.addon.efi", &b"site"[..]),
             file("loader/addons/README", b"text"),
             file("loader/addons/Other.Addon.EFI", b"other"),
-            file("loader/addons/folder.addon.efi/file", b"in a folder"),
+            file("loader/addons/directory.addon.efi/file", b"in a directory"),
             file("loader/loader.conf", b"timeout 0"),
         ];
         medium_with(root.path(), &files);

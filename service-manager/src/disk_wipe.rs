@@ -68,14 +68,14 @@ pub(crate) fn check(runtime: &Runtime, volumes: &Volumes, request: &Request) -> 
     let name = request.device.strip_prefix("/dev/").unwrap_or(&request.device);
     let failed = |why: String| Refused::NotNow { device: name.to_owned(), why };
     let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
-    let folder = runtime.path(CLASS).join(name);
-    if !is_name || !folder.exists() {
+    let directory = runtime.path(CLASS).join(name);
+    if !is_name || !directory.exists() {
         return Err(Refused::Unknown(name.to_owned()));
     }
-    let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default().trim().to_owned();
+    let text = |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default().trim().to_owned();
     let partition: Option<u32> = text("partition").parse().ok();
     let disk = match partition {
-        Some(_) => parent(&folder).ok_or_else(|| failed("its disk is not known".to_owned()))?,
+        Some(_) => parent(&directory).ok_or_else(|| failed("its disk is not known".to_owned()))?,
         None => name.to_owned(),
     };
     let target = Target { path: Path::new("/dev").join(name), disk: Path::new("/dev").join(disk), partition };
@@ -86,7 +86,7 @@ pub(crate) fn check(runtime: &Runtime, volumes: &Volumes, request: &Request) -> 
         return Err(failed("it is read-only".to_owned()));
     }
     not_ours(runtime, volumes, &target, request).map_err(failed)?;
-    let holders: Vec<String> = fs::read_dir(folder.join("holders"))
+    let holders: Vec<String> = fs::read_dir(directory.join("holders"))
         .map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
         .unwrap_or_default();
     if !holders.is_empty() && !request.skip_secondary_check {
@@ -127,9 +127,9 @@ fn not_ours(runtime: &Runtime, volumes: &Volumes, target: &Target, request: &Req
     }
 }
 
-/// The disk of a partition: the folder above its own.
-fn parent(folder: &Path) -> Option<String> {
-    let real = fs::canonicalize(folder).ok()?;
+/// The disk of a partition: the directory above its own.
+fn parent(directory: &Path) -> Option<String> {
+    let real = fs::canonicalize(directory).ok()?;
     Some(real.parent()?.file_name()?.to_string_lossy().into_owned())
 }
 

@@ -77,8 +77,8 @@ impl Arena {
         let figures =
             serde_json::json!({ "suite": name, "long": self.form == Form::Long, "attacks": records });
         let text = serde_json::to_string_pretty(&figures).unwrap();
-        if let Some(folder) = std::env::var_os("BILLET_BENCH") {
-            std::fs::write(Path::new(&folder).join(format!("hostile-{name}.json")), text).unwrap();
+        if let Some(directory) = std::env::var_os("BILLET_BENCH") {
+            std::fs::write(Path::new(&directory).join(format!("hostile-{name}.json")), text).unwrap();
         }
     }
 }

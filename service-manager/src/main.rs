@@ -13,7 +13,7 @@ compile_error!("machined needs unwinding: compile it with the profile image-mach
 /// Stack of a runtime thread. Its pages take no memory before they are touched; code without optimisation touches more than
 /// half a megabyte of them.
 const STACK_BYTES: usize = 2048 * 1024;
-/// Threads for file work: one walk of a large folder must not stop another call.
+/// Threads for file work: one walk of a large directory must not stop another call.
 const BLOCKING_THREADS: usize = 4;
 
 fn main() -> ExitCode {

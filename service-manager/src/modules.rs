@@ -201,7 +201,7 @@ fn is_there(runtime: &Runtime, name: &str) -> bool {
     directory(runtime, name).exists()
 }
 
-/// Its folder below /sys, where its name is written with `_`.
+/// Its directory below /sys, where its name is written with `_`.
 fn directory(runtime: &Runtime, name: &str) -> PathBuf {
     runtime.path("/sys/module").join(name.replace('-', "_"))
 }
@@ -271,14 +271,14 @@ mod tests {
         let (dir, node) = node_with(
             "  kernel:\n    modules:\n      - {name: br-netfilter, parameters: [limit=12, flag, fixed=3]}\n",
         );
-        let folder = dir.path().join("sys/module/br_netfilter/parameters");
-        fs::create_dir_all(&folder).unwrap();
+        let directory = dir.path().join("sys/module/br_netfilter/parameters");
+        fs::create_dir_all(&directory).unwrap();
         for (name, value) in [("limit", "1\n"), ("flag", "Y\n")] {
-            fs::write(folder.join(name), value).unwrap();
+            fs::write(directory.join(name), value).unwrap();
         }
         apply(&node.runtime);
-        assert_eq!(fs::read_to_string(folder.join("limit")).unwrap(), "12");
-        assert_eq!(fs::read_to_string(folder.join("flag")).unwrap(), "Y\n", "it has the value already");
+        assert_eq!(fs::read_to_string(directory.join("limit")).unwrap(), "12");
+        assert_eq!(fs::read_to_string(directory.join("flag")).unwrap(), "Y\n", "it has the value already");
         let status = status(&node, "br-netfilter");
         assert!(status.loaded);
         assert!(status.error.ends_with("at the earliest: fixed=3"), "{}", status.error);

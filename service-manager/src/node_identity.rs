@@ -133,12 +133,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(dir.path().to_owned());
         assert_ne!(made(&runtime), made(&runtime), "without an identifier it is random");
-        let folder = dir.path().join("sys/class/dmi/id");
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("product_uuid"), "4c4c4544-0000-1000-8000-AAAAAAAAAAAA\n").unwrap();
+        let directory = dir.path().join("sys/class/dmi/id");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("product_uuid"), "4c4c4544-0000-1000-8000-AAAAAAAAAAAA\n").unwrap();
         assert_eq!(made(&runtime), made(&runtime));
         assert!((42..=43).contains(&made(&runtime).len()));
-        std::fs::write(folder.join("product_uuid"), format!("{}\n", NOBODY[1])).unwrap();
+        std::fs::write(directory.join("product_uuid"), format!("{}\n", NOBODY[1])).unwrap();
         assert_ne!(made(&runtime), made(&runtime), "many boards share this one");
     }
 

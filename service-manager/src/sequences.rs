@@ -28,7 +28,7 @@ pub const INITIALIZE: Sequence<TaskFn> = Sequence {
             name: "systemDirectories",
             tasks: &[named(
                 "setupSystemDirectory",
-                "mounts /system and makes its folders",
+                "mounts /system and makes its directories",
                 tasks::setup_system_directory,
             )],
         },
@@ -128,7 +128,11 @@ pub const BOOT: Sequence<TaskFn> = Sequence {
         Phase {
             name: "var",
             tasks: &[
-                named("setupVarDirectory", "mounts /var and makes its folders", tasks::setup_var_directory),
+                named(
+                    "setupVarDirectory",
+                    "mounts /var and makes its directories",
+                    tasks::setup_var_directory,
+                ),
                 named(
                     "restoreGracePeriods",
                     "has the kernel stop hurrying, which init asked of it",

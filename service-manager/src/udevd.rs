@@ -126,7 +126,7 @@ async fn coldplug_when_due(parts: Arc<Parts>) {
     coldplug_now(parts).await;
 }
 
-/// Folders with drivers of disks: of their controllers, and of what shows up behind those.
+/// Directories with drivers of disks: of their controllers, and of what shows up behind those.
 const DISK_DRIVERS: [&str; 8] = [
     "kernel/drivers/ata/",
     "kernel/drivers/block/",
@@ -167,7 +167,7 @@ async fn load_disks(parts: &Parts) {
 }
 
 fn is_disk_driver(path: &str) -> bool {
-    DISK_DRIVERS.iter().any(|folder| path.starts_with(folder))
+    DISK_DRIVERS.iter().any(|directory| path.starts_with(directory))
 }
 
 /// Whether a controller has no disk yet.
@@ -215,7 +215,7 @@ fn load_for<'a>(parts: &Parts, aliases: impl Iterator<Item = &'a str>) {
     load_matching(parts, aliases, |_| true);
 }
 
-/// Loads the modules for these devices whose path below the release's folder is wanted. Answers their names.
+/// Loads the modules for these devices whose path below the release's directory is wanted. Answers their names.
 fn load_matching<'a>(
     parts: &Parts,
     aliases: impl Iterator<Item = &'a str>,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_of_disks_are_told_by_their_folder() {
+    fn drivers_of_disks_are_told_by_their_directory() {
         assert!(
             is_disk_driver("kernel/drivers/ata/ahci.ko")
                 && is_disk_driver("kernel/drivers/nvme/host/nvme.ko")

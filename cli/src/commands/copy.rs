@@ -1,4 +1,4 @@
-//! `copy`: a folder or file of the node with all that is in it.
+//! `copy`: a directory or file of the node with all that is in it.
 //!
 //! | task | in | out | ends |
 //! |---|---|---|---|
@@ -21,7 +21,7 @@ const QUEUE: usize = 64;
 pub(crate) struct Flags {
     /// Absolute path on the node
     source: String,
-    /// Folder to unpack into, or `-` for the tar.gz on stdout
+    /// Directory to unpack into, or `-` for the tar.gz on stdout
     #[arg(value_name = "DIRECTORY")]
     target: PathBuf,
 }
@@ -37,7 +37,7 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let unpacking = spawn_blocking(move || {
         std::fs::create_dir_all(&target).with_context(|| format!("create {}", target.display()))?;
-        unpack::into_folder(unpack::Pieces::new(receiver), &target)
+        unpack::into_directory(unpack::Pieces::new(receiver), &target)
     });
     // A closed channel means that unpacking has failed: its error is the one that counts.
     let closed = || anyhow!("the archive could not be unpacked");

@@ -170,7 +170,7 @@ impl Draft {
     }
 
     fn remove(&self) {
-        // It lies in the folder for temporary files and is private: nothing depends on this.
+        // It lies in the directory for temporary files and is private: nothing depends on this.
         let _ = fs::remove_file(&self.path);
     }
 }

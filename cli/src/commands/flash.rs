@@ -197,7 +197,7 @@ fn confirmed(target: &Target) -> Result<bool> {
 
 /// Where to note the progress; `None`, and a warning: an interrupted attempt begins anew.
 fn note(target: &Target) -> Option<PathBuf> {
-    let kept = state_directory::path().map(|folder| flash::note_path(&folder, target));
+    let kept = state_directory::path().map(|directory| flash::note_path(&directory, target));
     let kept = kept.and_then(|note| flash::check_note(&note).map(|()| note).map_err(Into::into));
     kept.inspect_err(|error| eprintln!("warning: an attempt that is interrupted will begin anew: {error:#}"))
         .ok()

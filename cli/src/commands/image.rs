@@ -78,7 +78,7 @@ impl Local<'_> {
 }
 
 impl Flags {
-    /// Whether `--output` names a file or folder here.
+    /// Whether `--output` names a file or directory here.
     pub(crate) fn writes_output(&self) -> bool {
         matches!(self.action, Action::Build(_) | Action::AddLayer(_))
     }

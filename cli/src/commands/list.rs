@@ -1,4 +1,4 @@
-//! `list`: the files of a folder.
+//! `list`: the files of a directory.
 
 use crate::{
     output::{self, Cell, Format, Table, bytes_si, go_duration, local_time},
@@ -18,22 +18,22 @@ const LABEL: &str = "security.selinux";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
-    /// Folder or file
+    /// Directory or file
     #[arg(default_value = "/")]
     path: String,
     /// Mode, owner, size and time too
     #[arg(short, long)]
     long: bool,
-    /// Folders below too
+    /// Directories below too
     #[arg(short, long)]
     recurse: bool,
     /// Sizes and times for people
     #[arg(short = 'H', long)]
     humanize: bool,
-    /// How many folders deep; 0 for no limit with --recurse
+    /// How many directories deep; 0 for no limit with --recurse
     #[arg(short, long, default_value_t = 0)]
     depth: i32,
-    /// Only files (f), folders (d), symbolic links (l)
+    /// Only files (f), directories (d), symbolic links (l)
     #[arg(short = 't', long = "type", value_enum, value_delimiter = ',')]
     types: Vec<Kind>,
 }
@@ -43,7 +43,7 @@ enum Kind {
     #[value(name = "f", alias = "regular", alias = "file")]
     File,
     #[value(name = "d", alias = "directory", alias = "dir")]
-    Folder,
+    Directory,
     #[value(name = "l", alias = "L", alias = "symlink", alias = "link")]
     Link,
 }
@@ -72,7 +72,7 @@ pub(crate) async fn run(session: &Session, flags: Flags) -> Result<()> {
 fn request(flags: &Flags) -> ListRequest {
     let types = flags.types.iter().map(|kind| match kind {
         Kind::File => Type::Regular,
-        Kind::Folder => Type::Directory,
+        Kind::Directory => Type::Directory,
         Kind::Link => Type::Symlink,
     });
     ListRequest {

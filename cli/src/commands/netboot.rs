@@ -24,12 +24,12 @@ pub(crate) enum NetbootCommand {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
-    /// Folder of the bundle, as `image build --kind pxe` makes it
+    /// Directory of the bundle, as `image build --kind pxe` makes it
     bundle: PathBuf,
     /// Interface to the machines; it needs an IPv4 address
     #[arg(short, long, value_name = "NAME")]
     interface: String,
-    /// Folder of machine configs: 52-54-00-12-34-56.yaml by hardware address, default.yaml for the others
+    /// Directory of machine configs: 52-54-00-12-34-56.yaml by hardware address, default.yaml for the others
     #[arg(long, value_name = "DIRECTORY")]
     configs: Option<PathBuf>,
     /// Hand out these addresses, where there is no other DHCP server: 192.168.7.100-192.168.7.199/24

@@ -1,6 +1,6 @@
 //! `support`: one zip file with what somebody needs who helps.
 //!
-//! Owns: what is collected, one folder a node. Does not: ask for resources that are marked sensitive, and takes keys,
+//! Owns: what is collected, one directory a node. Does not: ask for resources that are marked sensitive, and takes keys,
 //! certificates' private parts and tokens out of everything else (`scrub`).
 //! Order: every part is asked for on its own; what a node can not give is told in its `errors.txt`.
 //! Source: docs/users/commands.md (`support`).

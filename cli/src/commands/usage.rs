@@ -1,4 +1,4 @@
-//! `usage`: what folders take on disk.
+//! `usage`: what directories take on disk.
 
 use crate::{
     output::{self, Cell, Format, StreamTable, Table, bytes_si},
@@ -9,19 +9,19 @@ use api::proto::machine::{DiskUsageInfo, DiskUsageRequest};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
-    /// Folders or files
+    /// Directories or files
     #[arg(default_value = "/")]
     paths: Vec<String>,
     /// Sizes for people
     #[arg(short = 'H', long)]
     humanize: bool,
-    /// Files too, not only folders
+    /// Files too, not only directories
     #[arg(short, long)]
     all: bool,
     /// Only what is at least so large; if negative, at most so large (bytes)
     #[arg(short, long, default_value_t = 0, allow_negative_numbers = true, value_name = "BYTES")]
     threshold: i64,
-    /// Only so many folders deep; 0 for no limit
+    /// Only so many directories deep; 0 for no limit
     #[arg(short, long, default_value_t = 0, value_name = "LEVELS")]
     depth: i32,
 }

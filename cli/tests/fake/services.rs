@@ -288,7 +288,7 @@ pub(super) fn network_device_stats(metadata: From, (): &()) -> m::NetworkDeviceS
     m::NetworkDeviceStats { metadata, total: None, devices: vec![eth0] }
 }
 
-/// A folder with one file; below `/evil` one that leads away.
+/// A directory with one file; below `/evil` one that leads away.
 /// A small tree of control groups.
 const CGROUPS: [(&str, &str); 6] = [
     ("cgroup.controllers", "cpu memory pids\n"),

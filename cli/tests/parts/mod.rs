@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use installer::layer::{self, Spec};
 use installer::system::{BootParts, System};
 
-/// A folder with the parts of a system that has no layers worth the name, and nothing that would start.
+/// A directory with the parts of a system that has no layers worth the name, and nothing that would start.
 pub(crate) fn parts(home: &Path) -> PathBuf {
     let stub = include_bytes!("../../../crates/ondisk/testdata/stub.efi").to_vec();
     let mut tree = installer::tree::Tree::new();
@@ -29,7 +29,7 @@ pub(crate) fn parts(home: &Path) -> PathBuf {
         ..BootParts::default()
     };
     let system = System { manifest: layer::stack("0.1.0", [base]).unwrap(), boot };
-    let folder = home.join("parts");
-    installer::image::Source::new(system, home.to_owned()).save(&folder).unwrap();
-    folder
+    let directory = home.join("parts");
+    installer::image::Source::new(system, home.to_owned()).save(&directory).unwrap();
+    directory
 }

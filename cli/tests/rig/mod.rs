@@ -28,7 +28,7 @@ pub(crate) fn terminal() -> (File, File) {
     (far.into(), near)
 }
 
-/// A node, and a folder with the talosconfig for it.
+/// A node, and a directory with the talosconfig for it.
 pub(crate) struct Rig {
     dir: tempfile::TempDir,
     secrets: Secrets,
@@ -62,7 +62,7 @@ impl Rig {
         rig
     }
 
-    /// A file or folder of the test.
+    /// A file or directory of the test.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

@@ -63,7 +63,7 @@ fn a_name_that_exists_is_numbered() {
 }
 
 #[test]
-fn the_file_is_private_and_its_folder_is_made() {
+fn the_file_is_private_and_its_directory_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("new/config");
     Talosconfig::parse(CURRENT).unwrap().save(&path).unwrap();

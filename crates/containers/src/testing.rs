@@ -26,7 +26,8 @@ impl Drop for Daemon {
 fn program() -> PathBuf {
     let unpacked = unpacked().map(|directory| directory.join("usr/bin/containerd"));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path: Vec<_> = std::env::split_paths(&path).map(|folder| folder.join("containerd")).collect();
+    let on_path: Vec<_> =
+        std::env::split_paths(&path).map(|directory| directory.join("containerd")).collect();
     // The cache has those of images for other processors, too.
     let own = machine(&std::env::current_exe().unwrap());
     let found = unpacked.chain(on_path).find(|path| path.exists() && machine(path) == own);

@@ -224,7 +224,7 @@ fn make_directory(root: &Path, path: &str, mode: u32) -> Result<(), Error> {
     if !is_own && root.join(path.trim_start_matches('/')).exists() {
         return Ok(());
     }
-    let made = beneath::make_folder(root, at, mode);
+    let made = beneath::make_directory(root, at, mode);
     made.map(drop).map_err(|source| Error::File { what: "make", path: at.to_owned(), source })
 }
 

@@ -311,8 +311,8 @@ fn file(what: &'static str, path: &str) -> impl FnOnce(std::io::Error) -> Error 
     move |source| Error::File { what, path, source }
 }
 
-fn open(root: &Path, directory: &'static str) -> Result<beneath::Folder, Error> {
-    beneath::make_folder(root, Path::new(directory), 0o755).map_err(file("make", directory))
+fn open(root: &Path, directory: &'static str) -> Result<beneath::Directory, Error> {
+    beneath::make_directory(root, Path::new(directory), 0o755).map_err(file("make", directory))
 }
 
 /// Names of the node's own files in a directory.
@@ -330,7 +330,7 @@ fn version(parts: &[&[u8]]) -> String {
 /// The API server writes there, and is not root.
 fn make_audit_log(root: &Path) -> Result<(), Error> {
     let failed = |source| Error::File { what: "make", path: paths::AUDIT_LOG.into(), source };
-    let directory = beneath::make_folder(root, Path::new(paths::AUDIT_LOG), 0o700).map_err(failed)?;
+    let directory = beneath::make_directory(root, Path::new(paths::AUDIT_LOG), 0o700).map_err(failed)?;
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }

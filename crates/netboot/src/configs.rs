@@ -1,7 +1,7 @@
-//! The folder of configs: which is whose, and what in it is nobody's.
+//! The directory of configs: which is whose, and what in it is nobody's.
 //!
 //! Owns: names of configs, remarks on files that no machine can get or use.
-//! Does not: know what a config is; a [`Judge`] does. Remarks hinder nobody: a folder may be mended while it is served.
+//! Does not: know what a config is; a [`Judge`] does. Remarks hinder nobody: a directory may be mended while it is served.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ const EXAMPLE: &str = "52-54-00-12-34-56.yaml";
 /// Says why a text is no config that a node takes, in one line.
 pub type Judge = fn(&[u8]) -> Result<(), String>;
 
-/// The folder.
+/// The directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Configs {
     /// Without links in its path.
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     pub(crate) judge: Option<Judge>,
 }
 
 impl Configs {
     /// The config of a machine.
     pub(crate) fn of(&self, mac: Mac) -> Option<PathBuf> {
-        inside(&self.folder, &name_of(mac)).or_else(|| inside(&self.folder, DEFAULT))
+        inside(&self.directory, &name_of(mac)).or_else(|| inside(&self.directory, DEFAULT))
     }
 
     /// Why a node does not take it.
@@ -38,9 +38,9 @@ impl Configs {
         }
     }
 
-    /// What no machine will get, or take. Hidden files and folders are not meant as configs.
+    /// What no machine will get, or take. Hidden files and directories are not meant as configs.
     pub(crate) fn remarks(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries
             .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_dir()))
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -61,8 +61,8 @@ impl Configs {
                 ));
             }
         }
-        let Some(path) = inside(&self.folder, name) else {
-            return Some("no machine gets it: it is no file in this folder".to_owned());
+        let Some(path) = inside(&self.directory, name) else {
+            return Some("no machine gets it: it is no file in this directory".to_owned());
         };
         self.fault(&path).map(|fault| format!("no node takes it: {fault}"))
     }
@@ -86,14 +86,14 @@ fn meant(name: &str) -> Option<String> {
     Mac::parse(&pairs.join("-")).map(name_of)
 }
 
-/// The file of this name, if it lies in the folder.
-pub(crate) fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
+/// The file of this name, if it lies in the directory.
+pub(crate) fn inside(directory: &Path, name: &str) -> Option<PathBuf> {
     let name = Path::new(name);
     if !name.components().all(|part| matches!(part, std::path::Component::Normal(_))) {
         return None;
     }
-    let real = fs::canonicalize(folder.join(name)).ok()?;
-    (real.starts_with(folder) && real.is_file()).then_some(real)
+    let real = fs::canonicalize(directory.join(name)).ok()?;
+    (real.starts_with(directory) && real.is_file()).then_some(real)
 }
 
 #[cfg(test)]
@@ -102,9 +102,9 @@ mod tests {
 
     #[test]
     fn what_no_machine_gets_is_remarked() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let configs = Configs {
-            folder: fs::canonicalize(folder.path()).unwrap(),
+            directory: fs::canonicalize(directory.path()).unwrap(),
             judge: Some(
                 |text| if text == b"good" { Ok(()) } else { Err("line 1, column 1: bad".to_owned()) },
             ),
@@ -125,7 +125,7 @@ mod tests {
             ("5:54:00:12:34:56.yaml", Some("configs are called ")),
             (".hidden", None),
         ] {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             fs::write(&path, "good").unwrap();
             let remarks = configs.remarks();
             match said {
@@ -144,17 +144,17 @@ mod tests {
 
     #[test]
     fn what_no_node_takes_is_remarked() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut configs = Configs { folder: fs::canonicalize(folder.path()).unwrap(), judge: None };
-        fs::create_dir(folder.path().join("folder.yaml")).unwrap();
-        fs::write(folder.path().join("default.yaml"), "bad").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut configs = Configs { directory: fs::canonicalize(directory.path()).unwrap(), judge: None };
+        fs::create_dir(directory.path().join("directory.yaml")).unwrap();
+        fs::write(directory.path().join("default.yaml"), "bad").unwrap();
         assert_eq!(configs.remarks(), [""; 0]);
         configs.judge = Some(|_| Err("line 1, column 1: bad".to_owned()));
         assert_eq!(configs.remarks(), ["default.yaml: no node takes it: line 1, column 1: bad"]);
-        std::os::unix::fs::symlink("/proc/version", folder.path().join("52-54-00-12-34-56.yaml")).unwrap();
+        std::os::unix::fs::symlink("/proc/version", directory.path().join("52-54-00-12-34-56.yaml")).unwrap();
         assert_eq!(
             configs.remarks()[0],
-            "52-54-00-12-34-56.yaml: no machine gets it: it is no file in this folder"
+            "52-54-00-12-34-56.yaml: no machine gets it: it is no file in this directory"
         );
     }
 }

@@ -99,7 +99,7 @@ pub enum Event {
     Config {
         /// By whom.
         to: Machine,
-        /// The file's name in the folder.
+        /// The file's name in the directory.
         name: String,
         /// Why no node takes it.
         fault: Option<String>,

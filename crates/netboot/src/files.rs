@@ -1,10 +1,10 @@
 //! What may be fetched.
 //!
-//! Owns: names to files; [`configs`](crate::configs) knows which config is whose. Nothing outside of the two folders is ever
+//! Owns: names to files; [`configs`](crate::configs) knows which config is whose. Nothing outside of the two directories is ever
 //! served, whatever links lie in them.
-//! A bundle is a folder with `boot.ipxe`, a script with relative addresses, and what it names; for firmware that has no iPXE
+//! A bundle is a directory with `boot.ipxe`, a script with relative addresses, and what it names; for firmware that has no iPXE
 //! also `undionly.kpxe`, `ipxe.efi`, `ipxe-arm64.efi` or a UKI, `billet.efi`; with `stub.efi` a UKI is made for each machine.
-//! A config lies in its folder under the machine's hardware address (`52-54-00-12-34-56.yaml`), or as `default.yaml`.
+//! A config lies in its directory under the machine's hardware address (`52-54-00-12-34-56.yaml`), or as `default.yaml`.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -29,7 +29,7 @@ const KERNEL: &str = "vmlinuz";
 /// The headers of a program for firmware are at its beginning.
 const HEADERS_BYTES: u64 = 64 << 10;
 
-/// The folders.
+/// The directories.
 #[derive(Debug, Clone)]
 pub struct Files {
     bundle: PathBuf,
@@ -100,7 +100,7 @@ impl Found {
 }
 
 impl Files {
-    /// Looks at the folders.
+    /// Looks at the directories.
     ///
     /// # Errors
     /// [`Error::Bundle`] names what is missing.
@@ -109,13 +109,15 @@ impl Files {
         let whole = |path: &Path| {
             let real = fs::canonicalize(path).map_err(|error| fail(path, error.to_string()))?;
             if !real.is_dir() {
-                return Err(fail(path, "is no folder".into()));
+                return Err(fail(path, "is no directory".into()));
             }
             Ok(real)
         };
         let files = Self {
             bundle: whole(bundle)?,
-            configs: configs.map(|folder| Ok(Configs { folder: whole(folder)?, judge: None })).transpose()?,
+            configs: configs
+                .map(|directory| Ok(Configs { directory: whole(directory)?, judge: None }))
+                .transpose()?,
             server: None,
             secure: None,
             ukis: Arc::default(),
@@ -131,7 +133,7 @@ impl Files {
         if let Some(word) = uki::own_config(&text).filter(|_| files.configs.is_some()) {
             let reason = format!(
                 "the kernel's line has {word}, and a second address of a config would end the boot: serve it without \
-                 a folder of configs, or make the bundle without this argument"
+                 a directory of configs, or make the bundle without this argument"
             );
             return Err(fail(&script, reason));
         }
@@ -147,7 +149,7 @@ impl Files {
         self
     }
 
-    /// What is wrong with the folder of configs, a line for each file.
+    /// What is wrong with the directory of configs, a line for each file.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         self.configs.as_ref().map(Configs::remarks).unwrap_or_default()
@@ -271,7 +273,7 @@ impl Files {
     }
 }
 
-/// A file's name without its folder.
+/// A file's name without its directory.
 pub(crate) fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -287,10 +289,10 @@ mod tests {
 
     const MAC: Mac = Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]);
 
-    fn folder() -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
+    fn directory() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
         for name in ["bundle", "bundle/layers", "configs"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::create_dir(directory.path().join(name)).unwrap();
         }
         let script = format!("#!ipxe\nkernel vmlinuz {ARGUMENTS}\nboot\n");
         for (name, text) in [
@@ -299,20 +301,20 @@ mod tests {
             ("secret", "s"),
             ("bundle/ipxe.efi", ""),
         ] {
-            fs::write(folder.path().join(name), text).unwrap();
+            fs::write(directory.path().join(name), text).unwrap();
         }
-        folder
+        directory
     }
 
-    fn open(folder: &Path) -> Files {
-        Files::open(&folder.join("bundle"), Some(&folder.join("configs"))).unwrap()
+    fn open(directory: &Path) -> Files {
+        Files::open(&directory.join("bundle"), Some(&directory.join("configs"))).unwrap()
     }
 
     #[test]
-    fn nothing_outside_of_the_folders_is_served() {
-        let folder = folder();
-        std::os::unix::fs::symlink("../secret", folder.path().join("bundle/link")).unwrap();
-        let files = open(folder.path());
+    fn nothing_outside_of_the_directories_is_served() {
+        let directory = directory();
+        std::os::unix::fs::symlink("../secret", directory.path().join("bundle/link")).unwrap();
+        let files = open(directory.path());
         assert!(files.in_bundle("layers/base").is_some() && files.in_bundle("/boot.ipxe").is_some());
         for name in ["../secret", "link", "layers", "layers/../../secret", "", "no", "./boot.ipxe/x"] {
             assert_eq!(files.in_bundle(name), None, "{name}");
@@ -321,14 +323,14 @@ mod tests {
 
     #[test]
     fn a_machine_gets_its_own_config_or_the_one_for_all() {
-        let folder = folder();
-        let files = open(folder.path());
+        let directory = directory();
+        let files = open(directory.path());
         assert_eq!(files.config_of(MAC), None);
         let script = "#!ipxe\nset billet-root http://10.0.0.1:80/bundle/layers\nchain bundle/boot.ipxe\n";
         assert_eq!(files.script("10.0.0.1:80", Some(MAC)).unwrap(), script);
-        fs::write(folder.path().join("configs/default.yaml"), "all").unwrap();
+        fs::write(directory.path().join("configs/default.yaml"), "all").unwrap();
         assert!(files.config_of(MAC).unwrap().ends_with("default.yaml"));
-        fs::write(folder.path().join("configs/52-54-00-12-34-56.yaml"), "own").unwrap();
+        fs::write(directory.path().join("configs/52-54-00-12-34-56.yaml"), "own").unwrap();
         assert!(files.config_of(MAC).unwrap().ends_with("52-54-00-12-34-56.yaml"));
         let script = files.script("10.0.0.1:80", Some(MAC)).unwrap();
         assert!(
@@ -348,12 +350,12 @@ mod tests {
 
     #[test]
     fn what_a_bundle_lacks_is_said() {
-        let folder = folder();
+        let directory = directory();
         assert_eq!(
-            open(folder.path()).loaders(),
+            open(directory.path()).loaders(),
             Loaders { amd64: Some(Uefi::File("ipxe.efi".into())), ..Loaders::default() }
         );
-        let (bundle, configs) = (folder.path().join("bundle"), folder.path().join("configs"));
+        let (bundle, configs) = (directory.path().join("bundle"), directory.path().join("configs"));
         fs::write(bundle.join(SCRIPT), "#!ipxe\n").unwrap();
         let error = Files::open(&bundle, Some(&configs)).unwrap_err().to_string();
         assert!(error.contains("${billet-args}"), "{error}");
@@ -371,8 +373,8 @@ mod tests {
         fs::remove_file(bundle.join(SCRIPT)).unwrap();
         let error = Files::open(&bundle, None).unwrap_err().to_string();
         assert!(error.contains("image build --kind pxe"), "{error}");
-        let error = Files::open(&folder.path().join("secret"), None).unwrap_err().to_string();
-        assert!(error.contains("is no folder"), "{error}");
+        let error = Files::open(&directory.path().join("secret"), None).unwrap_err().to_string();
+        assert!(error.contains("is no directory"), "{error}");
     }
 
     /// The headers of a program for firmware, of this machine type.
@@ -389,9 +391,9 @@ mod tests {
 
     #[test]
     fn a_bundle_with_a_stub_has_a_uki_for_each_machine() {
-        let folder = folder();
-        let bundle = folder.path().join("bundle");
-        let files = open(folder.path()).at("10.0.0.1:80".into());
+        let directory = directory();
+        let bundle = directory.path().join("bundle");
+        let files = open(directory.path()).at("10.0.0.1:80".into());
         let name = "/52-54-00-12-34-56/billet.efi";
         assert!(files.find(name).is_none());
         fs::write(bundle.join("stub.efi"), program(AMD64)).unwrap();
@@ -409,9 +411,9 @@ mod tests {
 
     #[test]
     fn a_stub_is_for_machines_of_its_processor() {
-        let folder = folder();
-        let bundle = folder.path().join("bundle");
-        let files = open(folder.path());
+        let directory = directory();
+        let bundle = directory.path().join("bundle");
+        let files = open(directory.path());
         fs::write(bundle.join("stub.efi"), program(ARM64)).unwrap();
         let loaders = files.loaders();
         // iPXE that somebody put there would load a kernel that does not run.

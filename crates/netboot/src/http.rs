@@ -283,25 +283,25 @@ mod tests {
 
     /// A server on loopback over a bundle with one file and a config for one machine.
     struct Rig {
-        folder: tempfile::TempDir,
+        directory: tempfile::TempDir,
         address: SocketAddr,
         told: Arc<Mutex<Vec<Event>>>,
     }
 
     async fn rig() -> Rig {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for name in ["bundle", "configs"] {
-            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::create_dir(directory.path().join(name)).unwrap();
         }
         for (name, text) in [
             ("bundle/boot.ipxe", "#!ipxe\nkernel vmlinuz ${billet-args}\n"),
             ("bundle/vmlinuz", "0123456789"),
             ("configs/52-54-00-12-34-56.yaml", "its config"),
         ] {
-            std::fs::write(folder.path().join(name), text).unwrap();
+            std::fs::write(directory.path().join(name), text).unwrap();
         }
-        let configs = folder.path().join("configs");
-        let files = Files::open(&folder.path().join("bundle"), Some(&configs)).unwrap();
+        let configs = directory.path().join("configs");
+        let files = Files::open(&directory.path().join("bundle"), Some(&configs)).unwrap();
         let files = Arc::new(files.judged_by(|_| Err("it is none".to_owned())));
         let told: Arc<Mutex<Vec<Event>>> = Arc::default();
         let hears = told.clone();
@@ -321,7 +321,7 @@ mod tests {
                 tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, service));
             }
         });
-        Rig { folder, address, told }
+        Rig { directory, address, told }
     }
 
     /// Status, headers in lower case, and content.
@@ -360,7 +360,7 @@ mod tests {
     async fn a_machine_whose_command_line_would_be_cut_off_is_told_of() {
         let rig = rig().await;
         let line = format!("#!ipxe\nkernel vmlinuz {} ${{billet-args}}\n", "k".repeat(2000));
-        std::fs::write(rig.folder.path().join("bundle/boot.ipxe"), line).unwrap();
+        std::fs::write(rig.directory.path().join("bundle/boot.ipxe"), line).unwrap();
         let (_, script) = ask(&rig, "GET /boot.ipxe?mac=52-54-00-00-00-01", "").await;
         assert!(script.ends_with("chain bundle/boot.ipxe\n"), "{script}");
         let (head, _) = ask(&rig, "GET /boot.ipxe?mac=52-54-00-12-34-56", "").await;

@@ -7,7 +7,7 @@
 //! | [`tftp`] | the file that firmware loads |
 //! | [`http`] | the script for iPXE, the bundle's files, configs |
 //! | [`files`] | what may be fetched |
-//! | `configs` | which config is whose, and what is wrong with the folder |
+//! | `configs` | which config is whose, and what is wrong with the directory |
 //! | `idle` | connections that end when nothing moves on them |
 //! | `interface` | the address that the machines find this one at |
 //! | `mac` | a machine's hardware address |
@@ -112,7 +112,7 @@ pub enum Error {
     /// The bundle misses something.
     #[error("{path}: {reason}")]
     Bundle {
-        /// The folder or file.
+        /// The directory or file.
         path: PathBuf,
         /// What is wrong, and what to do.
         reason: String,

@@ -383,10 +383,10 @@ mod tests {
     }
 
     /// A machine at a bundle with one file, which is longer than what the connection takes up.
-    fn connected(folder: &tempfile::TempDir) -> (DuplexStream, Arc<Mutex<Vec<Event>>>) {
-        std::fs::write(folder.path().join("boot.ipxe"), "#!ipxe\nkernel vmlinuz\n").unwrap();
-        std::fs::write(folder.path().join("vmlinuz"), vec![7; 300 << 10]).unwrap();
-        let files = Arc::new(Files::open(folder.path(), None).unwrap());
+    fn connected(directory: &tempfile::TempDir) -> (DuplexStream, Arc<Mutex<Vec<Event>>>) {
+        std::fs::write(directory.path().join("boot.ipxe"), "#!ipxe\nkernel vmlinuz\n").unwrap();
+        std::fs::write(directory.path().join("vmlinuz"), vec![7; 300 << 10]).unwrap();
+        let files = Arc::new(Files::open(directory.path(), None).unwrap());
         let ((theirs, ours), (told, tell)) = (duplex(1 << 10), hearing());
         let admitted = Places::new(CONNECTIONS).admit(FROM).unwrap();
         let client = http::Client { from: FROM, by: "HTTP" };
@@ -396,10 +396,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_says_nothing_is_closed() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         // At once, in the middle of a request, after one that was answered.
         for begun in ["", "GET /bundle/vmlinuz HT", "HEAD /bundle/vmlinuz HTTP/1.1\r\nHost: a\r\n\r\n"] {
-            let (mut theirs, told) = connected(&folder);
+            let (mut theirs, told) = connected(&directory);
             theirs.write_all(begun.as_bytes()).await.unwrap();
             let mut answer = String::new();
             let closed = timeout(idle::LIMIT * 2, theirs.read_to_string(&mut answer)).await;
@@ -411,8 +411,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_machine_that_takes_no_more_of_a_file_is_told_of() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut theirs, told) = connected(&folder);
+        let directory = tempfile::tempdir().unwrap();
+        let (mut theirs, told) = connected(&directory);
         theirs.write_all(b"GET /bundle/vmlinuz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         theirs.read_exact(&mut [0; 4096]).await.unwrap();
         tokio::time::sleep(idle::LIMIT * 2).await;
@@ -426,9 +426,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_comes_by_the_byte_or_is_too_long_ends() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         // A byte every ten seconds keeps no connection.
-        let (theirs, _) = connected(&folder);
+        let (theirs, _) = connected(&directory);
         let (mut reads, mut writes) = tokio::io::split(theirs);
         let slow = tokio::spawn(async move {
             for byte in b"GET /bundle/vmlinuz HTTP/1.1\r\n" {
@@ -447,7 +447,7 @@ mod tests {
         let long = format!("GET /bundle/vmlinuz HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(HEADERS_BYTES));
         let many = format!("GET /bundle/vmlinuz HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(HEADERS + 1));
         for request in [long, many] {
-            let (theirs, _) = connected(&folder);
+            let (theirs, _) = connected(&directory);
             let (mut reads, mut writes) = tokio::io::split(theirs);
             // What is left of it is not read.
             let sends = tokio::spawn(async move { drop(writes.write_all(request.as_bytes()).await) });
@@ -461,10 +461,10 @@ mod tests {
     /// Over loopback, from addresses of its own.
     #[tokio::test]
     async fn an_address_has_few_connections_and_silent_ones_go_first() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("boot.ipxe"), "#!ipxe\nkernel vmlinuz\n").unwrap();
-        std::fs::write(folder.path().join("vmlinuz"), vec![7; 64 << 20]).unwrap();
-        let files = Arc::new(Files::open(folder.path(), None).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("boot.ipxe"), "#!ipxe\nkernel vmlinuz\n").unwrap();
+        std::fs::write(directory.path().join("vmlinuz"), vec![7; 64 << 20]).unwrap();
+        let files = Arc::new(Files::open(directory.path(), None).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let (places, (told, tell)) = (Places::new(CONNECTIONS), hearing());

@@ -115,8 +115,8 @@ mod tests {
 
     #[tokio::test]
     async fn layers_come_by_https_and_the_script_says_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
         let made = rcgen::generate_simple_self_signed(["boot.lan".to_owned()]).unwrap();
         std::fs::create_dir_all(path("bundle/layers")).unwrap();
         std::fs::write(path("certificate"), made.cert.pem()).unwrap();
@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn certificates_that_are_none_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
         std::fs::write(path("text"), "no PEM").unwrap();
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         std::fs::write(path("broken"), broken).unwrap();
@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn a_certificate_for_something_else_is_refused_before_anything_is_served() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
         let address = Ipv4Addr::new(10, 0, 0, 1);
         let ask = |names: &[&str], name: Option<&str>| {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();

@@ -150,14 +150,14 @@ mod tests {
 
     #[test]
     fn a_line_that_the_kernel_would_cut_off_is_told() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let config = variables("billet.config=http://10.0.0.1:8080/config?mac=52-54-00-12-34-56");
         let with = |word: &str| SCRIPT.replace("console=ttyS0", word);
         let bytes = |script: &str| command_line(&read_script(script).unwrap().words, &config).unwrap().len();
         let room = COMMAND_LINE_BYTES - bytes(&with("k")) + 1;
         let long = |bytes: usize| with(&"k".repeat(bytes));
         let made = |bytes: usize| {
-            Ukis::default().of_script(folder.path(), &long(bytes), &config).unwrap_err().to_string()
+            Ukis::default().of_script(directory.path(), &long(bytes), &config).unwrap_err().to_string()
         };
         // Nothing of it is there, which is told only of what fits.
         assert!(made(room).starts_with("stub.efi: "), "{}", made(room));
@@ -177,14 +177,14 @@ mod tests {
 
     #[test]
     fn a_file_that_lacks_is_named() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for name in [STUB, "vmlinuz"] {
-            fs::write(folder.path().join(name), "no program").unwrap();
+            fs::write(directory.path().join(name), "no program").unwrap();
         }
-        let error = Ukis::default().of_script(folder.path(), SCRIPT, &variables("")).unwrap_err();
+        let error = Ukis::default().of_script(directory.path(), SCRIPT, &variables("")).unwrap_err();
         assert!(error.to_string().starts_with("initramfs: "), "{error}");
-        fs::write(folder.path().join("initramfs"), "i").unwrap();
-        let error = Ukis::default().of_script(folder.path(), SCRIPT, &variables("")).unwrap_err();
+        fs::write(directory.path().join("initramfs"), "i").unwrap();
+        let error = Ukis::default().of_script(directory.path(), SCRIPT, &variables("")).unwrap_err();
         assert!(error.to_string().starts_with("stub.efi: "), "{error}");
     }
 
@@ -192,12 +192,12 @@ mod tests {
 
     /// A bundle with this much of kernel and initramfs.
     fn bundle() -> (tempfile::TempDir, Vec<u8>, Vec<u8>) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let (initramfs, kernel) = (vec![0xa7; 700_001], vec![0x5b; 300_003]);
         for (name, bytes) in [(STUB, STUB_BYTES), ("initramfs", &initramfs), ("vmlinuz", &kernel)] {
-            fs::write(folder.path().join(name), bytes).unwrap();
+            fs::write(directory.path().join(name), bytes).unwrap();
         }
-        (folder, initramfs, kernel)
+        (directory, initramfs, kernel)
     }
 
     fn whole(plan: Plan) -> Vec<u8> {
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_the_stub_with_its_sections_and_a_right_checksum() {
-        let (folder, initramfs, kernel) = bundle();
+        let (directory, initramfs, kernel) = bundle();
         let variables = variables("");
-        let plan = Ukis::default().of_script(folder.path(), SCRIPT, &variables).unwrap();
+        let plan = Ukis::default().of_script(directory.path(), SCRIPT, &variables).unwrap();
         let length = plan.length();
         let line = command_line(&read_script(SCRIPT).unwrap().words, &variables).unwrap();
         let section = |name, content| NewSection { name, content };
@@ -230,12 +230,12 @@ mod tests {
 
     #[test]
     fn a_hundred_machines_share_all_but_headers_and_line() {
-        let (folder, ..) = bundle();
+        let (directory, ..) = bundle();
         let ukis = Ukis::default();
         let made: Vec<_> = (0..100)
             .map(|number| {
                 let variables = Variables { mac: Mac([2, 0, 0, 0, 0, number]), ..variables("") };
-                ukis.of_script(folder.path(), SCRIPT, &variables).unwrap().make().unwrap()
+                ukis.of_script(directory.path(), SCRIPT, &variables).unwrap().make().unwrap()
             })
             .collect();
         let (now, most) = ukis.own_bytes();
@@ -246,13 +246,13 @@ mod tests {
 
     #[test]
     fn a_bundle_that_was_made_anew_is_read_anew() {
-        let (folder, ..) = bundle();
+        let (directory, ..) = bundle();
         let ukis = Ukis::default();
-        let plan = || ukis.of_script(folder.path(), SCRIPT, &variables("")).unwrap();
+        let plan = || ukis.of_script(directory.path(), SCRIPT, &variables("")).unwrap();
         let before = plan();
         // As a build does it: another file of the same name.
-        fs::write(folder.path().join("new"), vec![0x11; 300_003]).unwrap();
-        fs::rename(folder.path().join("new"), folder.path().join("vmlinuz")).unwrap();
+        fs::write(directory.path().join("new"), vec![0x11; 300_003]).unwrap();
+        fs::rename(directory.path().join("new"), directory.path().join("vmlinuz")).unwrap();
         let linux = |file: Vec<u8>| Image::parse(&file).unwrap().section(".linux").unwrap()[0];
         assert_eq!((linux(whole(before)), linux(whole(plan())), ukis.reads()), (0x5b, 0x11, 2));
     }

@@ -32,7 +32,7 @@ const MOST_MIXED: usize = 3;
 pub struct Item<'a> {
     /// What it is to people.
     pub name: &'a str,
-    /// The file's name in a mirror's folder.
+    /// The file's name in a mirror's directory.
     pub file: &'a str,
     /// Its length.
     pub bytes: u64,
@@ -41,7 +41,7 @@ pub struct Item<'a> {
 /// Where to fetch from.
 #[derive(Debug, Clone, Copy)]
 pub struct Mirrors<'a> {
-    /// Folders with the file.
+    /// Directories with the file.
     pub urls: &'a [Url],
     /// Whom to believe behind `https://`; `None`: nobody.
     pub trust: Option<&'a Trust>,

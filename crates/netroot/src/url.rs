@@ -69,7 +69,7 @@ impl Url {
         Ok(Self { secure, host: host.to_string(), port, path: format!("{slash}{path}") })
     }
 
-    /// The file of this name in the folder that this is the address of; a closing slash makes no difference.
+    /// The file of this name in the directory that this is the address of; a closing slash makes no difference.
     #[must_use]
     pub fn file(&self, name: &str) -> Self {
         let path = format!("{}/{name}", self.path.trim_end_matches('/'));
@@ -87,9 +87,9 @@ impl Url {
         if !to.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(UrlError::Character);
         }
-        let folder =
+        let directory =
             self.path.split('?').next().and_then(|path| path.rsplit_once('/')).map_or("", |(f, _)| f);
-        let path = if to.starts_with('/') { to.to_string() } else { format!("{folder}/{to}") };
+        let path = if to.starts_with('/') { to.to_string() } else { format!("{directory}/{to}") };
         Ok(Self { path, ..self.clone() })
     }
 

@@ -1,5 +1,5 @@
 //! An image as one tar file: reading one in OCI's image layout or as `docker save` writes it, and writing a layout of
-//! which every byte is known. A folder with a layout in it is read too.
+//! which every byte is known. A directory with a layout in it is read too.
 //!
 //! Owns: where each blob lies in the file, the comparison of every digest.
 //! Does not: compress; layers of ours are compressed file systems already.
@@ -28,7 +28,7 @@ const WANTED: &str = "an image is a tar file with an OCI layout, or what `docker
 const LAYOUT: &str = "oci-layout";
 const INDEX: &str = "index.json";
 const LAYOUT_TEXT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
-/// Folders in folders of a layout: `blobs/sha256`.
+/// Directories in directories of a layout: `blobs/sha256`.
 const LAYOUT_DEPTH: u32 = 2;
 /// The end of a tar file: two blocks of zeros.
 const END_BYTES: usize = 1024;
@@ -37,7 +37,7 @@ const NAME: &str = "org.opencontainers.image.ref.name";
 /// How much is copied at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// An image in a file, or in a folder.
+/// An image in a file, or in a directory.
 #[derive(Debug)]
 pub struct Archive {
     place: Place,
@@ -50,7 +50,7 @@ pub struct Archive {
 enum Place {
     Tar(Arc<File>),
     /// Each file is one of its own.
-    Folder(PathBuf),
+    Directory(PathBuf),
 }
 
 impl Archive {
@@ -61,7 +61,7 @@ impl Archive {
         if path.is_dir() {
             let mut entries = BTreeMap::new();
             list(path, "", LAYOUT_DEPTH, &mut entries).map_err(read)?;
-            return Ok(Self { place: Place::Folder(path.to_owned()), name, entries });
+            return Ok(Self { place: Place::Directory(path.to_owned()), name, entries });
         }
         let mut file = File::open(path).map_err(read)?;
         let mut head = Vec::new();
@@ -80,7 +80,7 @@ impl Archive {
         Ok(Self { place: Place::Tar(Arc::new(file)), name, entries })
     }
 
-    /// Whether it is an image at all, and no other tar file or folder.
+    /// Whether it is an image at all, and no other tar file or directory.
     #[must_use]
     pub fn is_image(&self) -> bool {
         is_image(|name| self.entries.contains_key(name), |name| self.small(name).ok())
@@ -90,7 +90,7 @@ impl Archive {
     fn file(&self, entry: &str) -> io::Result<Arc<File>> {
         match &self.place {
             Place::Tar(file) => Ok(file.clone()),
-            Place::Folder(folder) => File::open(folder.join(entry)).map(Arc::new),
+            Place::Directory(directory) => File::open(directory.join(entry)).map(Arc::new),
         }
     }
 
@@ -175,14 +175,14 @@ pub fn is_image(has: impl Fn(&str) -> bool, content: impl FnOnce(&str) -> Option
     [LAYOUT, INDEX].iter().all(|name| has(name)) || has(docker::CONTENTS) && is_saved()
 }
 
-/// The files below a folder, by their paths in it.
+/// The files below a directory, by their paths in it.
 fn list(
-    folder: &Path,
+    directory: &Path,
     above: &str,
     depth: u32,
     entries: &mut BTreeMap<String, (u64, u64)>,
 ) -> io::Result<()> {
-    for item in std::fs::read_dir(folder)? {
+    for item in std::fs::read_dir(directory)? {
         let item = item?;
         let path = format!("{above}{}", item.file_name().to_string_lossy());
         // Blobs may be links to where several layouts share them.
@@ -465,8 +465,8 @@ mod tests {
         }
     }
 
-    fn written(folder: &Path) -> (PathBuf, Vec<u8>) {
-        let (file, out) = (folder.join("x"), folder.join("image.tar"));
+    fn written(directory: &Path) -> (PathBuf, Vec<u8>) {
+        let (file, out) = (directory.join("x"), directory.join("image.tar"));
         std::fs::write(&file, vec![5; 700_000]).unwrap();
         let mut bytes = Vec::new();
         write(&mut bytes, &image(file)).unwrap();
@@ -476,9 +476,9 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_and_is_the_same_every_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, bytes) = written(folder.path());
-        assert_eq!(written(folder.path()).1, bytes);
+        let directory = tempfile::tempdir().unwrap();
+        let (path, bytes) = written(directory.path());
+        assert_eq!(written(directory.path()).1, bytes);
         let archive = Archive::open(&path).unwrap();
         let (manifest, config) = archive.image("amd64").unwrap();
         assert_eq!(config.config.labels.get("a").map(String::as_str), Some("b"));
@@ -499,8 +499,8 @@ mod tests {
 
     #[test]
     fn an_image_that_runs_says_what_and_has_links() {
-        let folder = tempfile::tempdir().unwrap();
-        let (program, out) = (folder.path().join("program"), folder.path().join("image.tar"));
+        let directory = tempfile::tempdir().unwrap();
+        let (program, out) = (directory.path().join("program"), directory.path().join("image.tar"));
         std::fs::write(&program, "all of them").unwrap();
         let content = |path: &str, bytes| Content { path: path.into(), bytes };
         let image = NewImage {
@@ -527,10 +527,10 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_a_layout_is_read_as_its_tar_file_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, _) = written(folder.path());
-        let unpacked = folder.path().join("layout");
+    fn a_directory_with_a_layout_is_read_as_its_tar_file_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, _) = written(directory.path());
+        let unpacked = directory.path().join("layout");
         std::fs::create_dir(&unpacked).unwrap();
         tar::Archive::new(File::open(&path).unwrap()).unpack(&unpacked).unwrap();
         let (one, other) = (Archive::open(&path).unwrap(), Archive::open(&unpacked).unwrap());
@@ -540,13 +540,13 @@ mod tests {
         let mut content = Vec::new();
         other.blob(&manifest.layers[1]).unwrap().read_to_end(&mut content).unwrap();
         assert!(content.len() > 700_000);
-        assert!(!Archive::open(folder.path()).unwrap().is_image(), "a folder with something else");
+        assert!(!Archive::open(directory.path()).unwrap().is_image(), "a directory with something else");
     }
 
     #[test]
     fn another_architecture_and_changed_bytes_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, mut bytes) = written(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let (path, mut bytes) = written(directory.path());
         let error = Archive::open(&path).unwrap().image("arm64").unwrap_err().to_string();
         assert!(error.contains("is for linux/amd64, and this node is linux/arm64"), "{error}");
         let at = bytes.len() - 300_000;
@@ -562,8 +562,8 @@ mod tests {
     /// GNU tar and, where they are there, tools for images agree.
     #[test]
     fn tar_lists_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, _) = written(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let (path, _) = written(directory.path());
         let listed = std::process::Command::new("tar").arg("-tvf").arg(&path).output().unwrap();
         assert!(listed.status.success(), "{listed:?}");
         let text = String::from_utf8(listed.stdout).unwrap();

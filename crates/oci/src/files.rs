@@ -185,7 +185,7 @@ impl TarReader {
                     let path = path.trim_start_matches("./").trim_start_matches('/').to_owned();
                     return Ok(Some(File { path, bytes: self.left }));
                 }
-                // Folders, links, devices, global headers: nothing that is looked for.
+                // Directories, links, devices, global headers: nothing that is looked for.
                 _ => long_path = None,
             }
         }

@@ -26,7 +26,7 @@ const TRAILER: &str = "TRAILER!!!";
 pub enum Kind<'a> {
     /// A regular file with this content.
     File(&'a [u8]),
-    /// A folder.
+    /// A directory.
     Dir,
     /// A symbolic link to this target.
     Symlink(&'a str),

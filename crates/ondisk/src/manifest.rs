@@ -24,7 +24,7 @@ pub const KEPT_PATH: &str = "/run/billet/root.json";
 /// images have none.
 pub const AUTHORITIES_PATH: &str = "/etc/billet/authorities.pem";
 
-/// Folder of the layer files in an initramfs or on a labelled medium (there below its root).
+/// Directory of the layer files in an initramfs or on a labelled medium (there below its root).
 pub const LAYER_DIR: &str = "/billet/layers";
 
 /// Layers that an image has without extensions; more of a kind have a number behind that: `custom-2`.
@@ -121,7 +121,7 @@ pub enum Fault {
     Name,
     /// The version is empty, too long or not printable.
     Version,
-    /// The kernel release is empty, too long or not a folder name.
+    /// The kernel release is empty, too long or not a directory name.
     KernelRelease,
     /// An offset or size is not a multiple of [`BLOCK_BYTES`].
     Alignment,
@@ -294,7 +294,7 @@ fn is_text(text: &str) -> bool {
     (1..=MAX_TEXT_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// A release is a folder name below `/usr/lib/modules`, so it may not lead out of it.
+/// A release is a directory name below `/usr/lib/modules`, so it may not lead out of it.
 fn is_release(text: &str) -> bool {
     text.len() < MAX_TEXT_BYTES && is_text(text) && !text.contains('/') && !text.starts_with('.')
 }
@@ -323,7 +323,7 @@ impl fmt::Display for Fault {
         f.write_str(match self {
             Self::Name => "name is not made of a-z, 0-9 and -",
             Self::Version => "version is empty, too long or not printable",
-            Self::KernelRelease => "kernel release is not a folder name",
+            Self::KernelRelease => "kernel release is not a directory name",
             Self::Alignment => "an offset or size is not a multiple of 4096",
             Self::Size => "size is zero or beyond the limit",
             Self::HashInsideData => "hash tree starts inside the data",

@@ -1,4 +1,4 @@
-//! Files and folders below `/var`, where workloads write too: no link of theirs is followed. Where something is made or written, a
+//! Files and directories below `/var`, where workloads write too: no link of theirs is followed. Where something is made or written, a
 //! link gives way: a node that did not start because of one could not be mended. Where something is read, it is an error.
 //!
 //! Owns: the way to a path, name by name, each opened by openat2(2) with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, and kept open for
@@ -18,32 +18,32 @@ use rustix::io::Errno;
 /// What is put beside a file before it takes its name: a hidden name, since what reads whole directories, as the kubelet does,
 /// leaves such names out.
 const NEW: &str = ".billet-new.";
-/// Most folders in folders that are removed: as many as a path may have names.
+/// Most directories in directories that are removed: as many as a path may have names.
 const MOST_DEPTH: usize = 2048;
 
-/// A folder that is open.
+/// A directory that is open.
 #[derive(Debug)]
-pub struct Folder {
+pub struct Directory {
     fd: OwnedFd,
     /// For errors.
     path: PathBuf,
 }
 
-/// The folder and the last name of a path below `root`; folders on the way that are not there are made, mode 0755.
-pub fn make_parent(root: &Path, path: &Path) -> io::Result<(Folder, PathBuf)> {
+/// The directory and the last name of a path below `root`; directories on the way that are not there are made, mode 0755.
+pub fn make_parent(root: &Path, path: &Path) -> io::Result<(Directory, PathBuf)> {
     let (parent, name) = split(path)?;
-    Ok((make_folder(root, parent, 0o755)?, name))
+    Ok((make_directory(root, parent, 0o755)?, name))
 }
 
-/// The same without making anything; `NotFound` where there is no such folder.
-pub fn parent(root: &Path, path: &Path) -> io::Result<(Folder, PathBuf)> {
+/// The same without making anything; `NotFound` where there is no such directory.
+pub fn parent(root: &Path, path: &Path) -> io::Result<(Directory, PathBuf)> {
     let (parent, name) = split(path)?;
-    Ok((Folder::open(root)?.descend(parent, None)?, name))
+    Ok((Directory::open(root)?.descend(parent, None)?, name))
 }
 
-/// The folder at a path below `root`, made with this mode where it is not there, and so are those on the way.
-pub fn make_folder(root: &Path, path: &Path, mode: u32) -> io::Result<Folder> {
-    Folder::open(root)?.descend(path, Some(mode))
+/// The directory at a path below `root`, made with this mode where it is not there, and so are those on the way.
+pub fn make_directory(root: &Path, path: &Path, mode: u32) -> io::Result<Directory> {
+    Directory::open(root)?.descend(path, Some(mode))
 }
 
 /// What a regular file at a path below `root` holds; `NotFound` where there is none.
@@ -59,7 +59,7 @@ fn split(path: &Path) -> io::Result<(&Path, PathBuf)> {
     Ok((parent, PathBuf::from(name)))
 }
 
-impl Folder {
+impl Directory {
     /// The root, whose own path is trusted.
     fn open(root: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -88,7 +88,7 @@ impl Folder {
                     self.remove(Path::new(name))?;
                 }
                 match rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode)) {
-                    // Somebody was faster, or it is no folder: opening it says which.
+                    // Somebody was faster, or it is no directory: opening it says which.
                     Ok(()) | Err(Errno::EXIST) => self.step(name, flags)?,
                     Err(errno) => return Err(self.failed(name, errno)),
                 }
@@ -128,7 +128,7 @@ impl Folder {
         Ok(rustix::fs::chmod(self.place(), Mode::from_raw_mode(mode))?)
     }
 
-    /// A path that leads to this very folder while it is open, for system calls that take paths.
+    /// A path that leads to this very directory while it is open, for system calls that take paths.
     pub fn place(&self) -> PathBuf {
         fd_path(self.fd.as_fd())
     }
@@ -239,7 +239,7 @@ impl Folder {
         Ok(rustix::fs::fsync(&listed)?)
     }
 
-    /// Gives a file another name in this folder.
+    /// Gives a file another name in this directory.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let renamed = rustix::fs::renameat(&self.fd, from, &self.fd, to);
         renamed.map_err(|errno| self.failed(to.as_os_str(), errno))
@@ -272,13 +272,13 @@ impl Folder {
             Err(Errno::ISDIR) if depth < MOST_DEPTH => {}
             Err(errno) => return Err(self.failed(name, errno)),
         }
-        let folder = self.enter(name, None)?;
-        let listed = folder.step(OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let directory = self.enter(name, None)?;
+        let listed = directory.step(OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
         for entry in Dir::new(listed)? {
             let entry = entry?;
             let inner = OsStr::new(entry.file_name().to_str().map_err(io::Error::other)?);
             if inner != "." && inner != ".." {
-                folder.remove_below(inner, depth + 1)?;
+                directory.remove_below(inner, depth + 1)?;
             }
         }
         let removed = rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR);
@@ -303,12 +303,12 @@ mod tests {
     }
 
     fn replace(root: &Path, path: &str, content: &str) -> io::Result<()> {
-        let (folder, name) = make_parent(root, Path::new(path))?;
-        folder.replace(&name, content.as_bytes(), 0o640)
+        let (directory, name) = make_parent(root, Path::new(path))?;
+        directory.replace(&name, content.as_bytes(), 0o640)
     }
 
     #[test]
-    fn files_and_folders_are_made_replaced_and_removed() {
+    fn files_and_directories_are_made_replaced_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("var/deep/er/file");
         for content in ["first", "second", "second", ""] {
@@ -316,7 +316,7 @@ mod tests {
             assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), (content, 0o640));
         }
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-        let var = make_folder(dir.path(), Path::new("/var"), 0o755).unwrap();
+        let var = make_directory(dir.path(), Path::new("/var"), 0o755).unwrap();
         var.set_mode(0o711).unwrap();
         assert_eq!(mode(&dir.path().join("var")), 0o711);
         fs::create_dir_all(dir.path().join("kept/in")).unwrap();
@@ -352,10 +352,10 @@ mod tests {
             assert_eq!(read(root, Path::new(path)).unwrap_err().kind(), io::ErrorKind::NotFound);
         }
         assert!(!root.join("var/etc/.billet-new.good").exists());
-        let var = make_folder(root, Path::new("var/etc"), 0o755).unwrap();
+        let var = make_directory(root, Path::new("var/etc"), 0o755).unwrap();
         plant("var/etc/new", "../../system/secret");
         assert!(var.create_new(Path::new("new"), 0o600).is_err());
-        assert!(make_folder(root, Path::new("/var/../system"), 0o755).is_err());
+        assert!(make_directory(root, Path::new("/var/../system"), 0o755).is_err());
         assert_eq!((fs::read_to_string(&secret).unwrap().as_str(), mode(&secret)), ("untouched", 0o600));
         assert_eq!(fs::read_dir(root.join("system")).unwrap().count(), 1);
     }
@@ -363,14 +363,14 @@ mod tests {
     #[test]
     fn what_is_no_regular_file_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("folder")).unwrap();
+        fs::create_dir(dir.path().join("directory")).unwrap();
         let fifo = rustix::fs::CWD;
         rustix::fs::mknodat(fifo, dir.path().join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
-        let (folder, _) = parent(dir.path(), Path::new("/x")).unwrap();
-        for name in ["folder", "fifo"] {
-            let error = folder.file(Path::new(name)).unwrap_err().to_string();
+        let (directory, _) = parent(dir.path(), Path::new("/x")).unwrap();
+        for name in ["directory", "fifo"] {
+            let error = directory.file(Path::new(name)).unwrap_err().to_string();
             assert!(error.ends_with("is no regular file"), "{error}");
         }
-        assert!(folder.file(Path::new("gone")).unwrap().is_none());
+        assert!(directory.file(Path::new("gone")).unwrap().is_none());
     }
 }

@@ -99,9 +99,9 @@ fn open_tcp(port: u16) -> Result<(OwnedFd, SocketAddr), ListenError> {
 }
 
 fn open_unix(path: &Path, group: u32) -> std::io::Result<UnixListener> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o711))?;
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o711))?;
     }
     if let Err(error) = fs::remove_file(path)
         && error.kind() != std::io::ErrorKind::NotFound

@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
 use crate::{Errno, Result, raw};
 
-/// Nothing is written there: folders and empty files to mount on.
+/// Nothing is written there: directories and empty files to mount on.
 const SIZE: &CStr = c"mode=755,size=64k,nr_inodes=128";
 const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o444);
@@ -31,7 +31,7 @@ pub struct Root {
     /// Where it is mounted; in the process's own namespace only.
     at: CString,
     /// From the root, each after those above it.
-    folders: Vec<CString>,
+    directories: Vec<CString>,
     files: Vec<Shown>,
 }
 
@@ -45,27 +45,27 @@ struct Shown {
 }
 
 impl Root {
-    /// A root that holds the program and these files or sockets, at their own places. `at` is an empty folder of this system;
+    /// A root that holds the program and these files or sockets, at their own places. `at` is an empty directory of this system;
     /// others go on seeing it empty. A path through a symbolic link shows what it leads to.
     ///
     /// # Errors
     /// `EINVAL` for a path that is not absolute or leads upwards.
     pub fn new(at: &CStr, program: &CStr, files: &[&CStr]) -> Result<Self> {
-        let mut folders: Vec<CString> = Vec::new();
+        let mut directories: Vec<CString> = Vec::new();
         let mut shown = Vec::new();
         for (index, source) in core::iter::once(&program).chain(files).enumerate() {
             let target =
                 source.to_bytes().strip_prefix(b"/").filter(|rest| is_plain(rest)).ok_or(Errno::INVAL)?;
             for end in target.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end) {
-                let folder = c_string(target.get(..end).unwrap_or_default())?;
-                if !folders.contains(&folder) {
-                    folders.push(folder);
+                let directory = c_string(target.get(..end).unwrap_or_default())?;
+                if !directories.contains(&directory) {
+                    directories.push(directory);
                 }
             }
             let (source, target) = ((*source).into(), c_string(target)?);
             shown.push(Shown { source, target, is_program: index == 0 });
         }
-        Ok(Self { at: at.into(), folders, files: shown })
+        Ok(Self { at: at.into(), directories, files: shown })
     }
 
     /// Makes it the root of this process, which must be one of a single thread.
@@ -76,14 +76,14 @@ impl Root {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         rustix::mount::mount(c"root", &*self.at, c"tmpfs", flags, Some(SIZE))?;
         rustix::process::chdir(&*self.at)?;
-        for folder in &self.folders {
-            rustix::fs::mkdir(&**folder, FOLDER_MODE)?;
+        for directory in &self.directories {
+            rustix::fs::mkdir(&**directory, FOLDER_MODE)?;
             // Whatever the mask of new files is.
-            rustix::fs::chmod(&**folder, FOLDER_MODE)?;
+            rustix::fs::chmod(&**directory, FOLDER_MODE)?;
         }
         self.files.iter().try_for_each(Shown::mount)?;
         rustix::mount::mount_remount(c".", flags | MountFlags::RDONLY, c"")?;
-        // The old root lands on the new one and goes from there: no folder is needed for it.
+        // The old root lands on the new one and goes from there: no directory is needed for it.
         rustix::process::pivot_root(c".", c".")?;
         rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
         rustix::process::chdir(c"/")

@@ -16,13 +16,13 @@ fn path_of(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
 }
 
-/// Everything below a folder, with slashes behind folders.
-fn below(folder: &Path, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
+/// Everything below a directory, with slashes behind directories.
+fn below(directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        let is_folder = path.is_dir();
-        found.push(format!("{}{}", path.display(), if is_folder { "/" } else { "" }));
-        if is_folder {
+        let is_directory = path.is_dir();
+        found.push(format!("{}{}", path.display(), if is_directory { "/" } else { "" }));
+        if is_directory {
             below(&path, found);
         }
     }
@@ -58,15 +58,15 @@ fn a_program_in_a_root_of_its_own_sees_and_may_nothing_else() {
         return look(&files);
     }
     assert!(rustix::process::geteuid().is_root(), "it mounts file systems: run this test as root");
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (at, shown, socket) =
-        (folder.path().join("at"), folder.path().join("shown"), folder.path().join("socket"));
+        (directory.path().join("at"), directory.path().join("shown"), directory.path().join("socket"));
     fs::create_dir(&at).unwrap();
     fs::write(&shown, "content").unwrap();
-    fs::write(folder.path().join("hidden"), "secret").unwrap();
+    fs::write(directory.path().join("hidden"), "secret").unwrap();
     let _listener = UnixListener::bind(&socket).unwrap();
-    // Its user may pass: what holds it is not a folder's mode.
-    for (path, mode) in [(folder.path(), 0o755), (&shown, 0o666), (&socket, 0o666)] {
+    // Its user may pass: what holds it is not a directory's mode.
+    for (path, mode) in [(directory.path(), 0o755), (&shown, 0o666), (&socket, 0o666)] {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     }
     let program = path_of(&std::env::current_exe().unwrap());
@@ -81,7 +81,7 @@ fn a_program_in_a_root_of_its_own_sees_and_may_nothing_else() {
         descriptors: &[(writer.as_fd(), 1), (writer.as_fd(), 2)],
         identity: Some((50, 50)),
         root: Some(&root),
-        folder: Some(c"/"),
+        directory: Some(c"/"),
         ..Spawn::default()
     })
     .unwrap();
@@ -90,8 +90,8 @@ fn a_program_in_a_root_of_its_own_sees_and_may_nothing_else() {
     assert_eq!(wait_pidfd(&child.pidfd, true).unwrap(), Some(0), "{said}");
     let mut expected = Vec::new();
     for path in [Path::new(program.to_str().unwrap()), &shown, &socket] {
-        let folders = path.ancestors().skip(1).filter(|folder| folder.parent().is_some());
-        expected.extend(folders.map(|folder| format!("{}/", folder.display())));
+        let directories = path.ancestors().skip(1).filter(|directory| directory.parent().is_some());
+        expected.extend(directories.map(|directory| format!("{}/", directory.display())));
         expected.push(path.display().to_string());
     }
     expected.sort();
@@ -121,17 +121,17 @@ fn a_program_in_a_root_of_its_own_sees_and_may_nothing_else() {
 #[ignore = "makes a mount namespace: `cargo xtask test` runs it as root"]
 fn a_file_that_is_not_there_is_said_before_anything_runs_in_a_root_of_its_own() {
     assert!(rustix::process::geteuid().is_root(), "it mounts file systems: run this test as root");
-    let folder = tempfile::tempdir().unwrap();
-    let root = Root::new(&path_of(folder.path()), c"/bin/true", &[c"/no/such/file"]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let root = Root::new(&path_of(directory.path()), c"/bin/true", &[c"/no/such/file"]).unwrap();
     let what = Spawn { program: c"/bin/true", argv: &[c"true"], root: Some(&root), ..Spawn::default() };
     assert_eq!(spawn(&what).unwrap_err(), Errno::NOENT);
 }
 
 #[test]
-fn folders_are_made_once_and_from_the_top() {
+fn directories_are_made_once_and_from_the_top() {
     let root = Root::new(c"/at", c"/usr/bin/apid", &[c"/usr/lib/a", c"/etc/hosts", c"/top"]).unwrap();
-    let folders: Vec<_> = root.folders.iter().map(|folder| folder.to_str().unwrap()).collect();
-    assert_eq!(folders, ["usr", "usr/bin", "usr/lib", "etc"]);
+    let directories: Vec<_> = root.directories.iter().map(|directory| directory.to_str().unwrap()).collect();
+    assert_eq!(directories, ["usr", "usr/bin", "usr/lib", "etc"]);
     let programs = root.files.iter().filter(|file| file.is_program).map(|file| file.target.to_str().unwrap());
     assert_eq!(programs.collect::<Vec<_>>(), ["usr/bin/apid"]);
     for bad in [c"relative", c"/a/../b", c"/a//b", c"/a/./b", c"/", c"/a/", c""] {

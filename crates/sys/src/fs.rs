@@ -1,6 +1,6 @@
 //! Files for programs without the standard library.
 //!
-//! Owns: whole-file reads and writes, folder listings, block reads, recursive removal on one file system, mounts,
+//! Owns: whole-file reads and writes, directory listings, block reads, recursive removal on one file system, mounts,
 //! the root switch.
 //! Does not: cache or keep descriptors open.
 //! Source: mount(2), chroot(2), Documentation/filesystems/ramfs-rootfs-initramfs.rst.
@@ -21,8 +21,8 @@ use crate::{Errno, Result};
 pub enum Kind {
     /// Regular file.
     File,
-    /// Folder.
-    Folder,
+    /// Directory.
+    Directory,
     /// Block device.
     Block,
     /// Anything else.
@@ -48,7 +48,7 @@ pub fn status(path: &str) -> Result<Status> {
     let stat = rustix::fs::stat(path)?;
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Kind::File,
-        FileType::Directory => Kind::Folder,
+        FileType::Directory => Kind::Directory,
         FileType::BlockDevice => Kind::Block,
         _ => Kind::Other,
     };
@@ -120,7 +120,7 @@ fn write_all(file: &OwnedFd, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Names in a folder, sorted, without `.` and `..`. Follows a link to the folder, as /sys is full of them.
+/// Names in a directory, sorted, without `.` and `..`. Follows a link to the directory, as /sys is full of them.
 pub fn list(path: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -156,8 +156,8 @@ pub fn remove_file(path: &str) -> Result<()> {
     rustix::fs::unlink(path)
 }
 
-/// Makes a folder; one that exists already is fine.
-pub fn make_folder(path: &str, mode: u32) -> Result<()> {
+/// Makes a directory; one that exists already is fine.
+pub fn make_directory(path: &str, mode: u32) -> Result<()> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(mode)) {
         Err(Errno::EXIST) => Ok(()),
         other => other,
@@ -165,7 +165,7 @@ pub fn make_folder(path: &str, mode: u32) -> Result<()> {
 }
 
 /// Never through a symbolic link: what is removed below must be where it seems to be.
-fn open_folder<Fd: AsFd, P: rustix::path::Arg>(at: Fd, path: P) -> Result<OwnedFd> {
+fn open_directory<Fd: AsFd, P: rustix::path::Arg>(at: Fd, path: P) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     rustix::fs::openat(at, path, flags, Mode::empty())
 }
@@ -221,14 +221,14 @@ pub fn sync() {
     rustix::fs::sync();
 }
 
-/// Makes a mount the root of this process: moves it over `/`, changes root. Returns the old root folder, for
+/// Makes a mount the root of this process: moves it over `/`, changes root. Returns the old root directory, for
 /// [`remove_contents`].
 ///
 /// The new root is shared, with the mounts below it and those to come: what a container with a `shared` volume mounts there,
 /// as a kubelet does for pods, is seen by the system and by its other containers. The kernel's default is private.
 /// Source: mount_namespaces(7).
 pub fn switch_root(new_root: &str) -> Result<OwnedFd> {
-    let old = open_folder(CWD, "/")?;
+    let old = open_directory(CWD, "/")?;
     rustix::process::chdir(new_root)?;
     rustix::mount::mount_move(".", "/")?;
     rustix::process::chroot(".")?;
@@ -238,33 +238,33 @@ pub fn switch_root(new_root: &str) -> Result<OwnedFd> {
     Ok(old)
 }
 
-/// Removes everything below a folder that lies on the folder's own file system, and returns how many entries went.
-pub fn remove_contents(folder: &OwnedFd) -> Result<u32> {
-    let device = rustix::fs::fstat(folder)?.st_dev;
-    remove_below(folder.as_fd(), device)
+/// Removes everything below a directory that lies on the directory's own file system, and returns how many entries went.
+pub fn remove_contents(directory: &OwnedFd) -> Result<u32> {
+    let device = rustix::fs::fstat(directory)?.st_dev;
+    remove_below(directory.as_fd(), device)
 }
 
-fn remove_below(folder: BorrowedFd<'_>, device: u64) -> Result<u32> {
+fn remove_below(directory: BorrowedFd<'_>, device: u64) -> Result<u32> {
     let mut count = 0;
     // Names first: removing while reading may skip entries.
     let mut names = Vec::new();
-    for entry in Dir::read_from(folder)? {
+    for entry in Dir::read_from(directory)? {
         let name = entry?.file_name().to_owned();
         if name.to_bytes() != b"." && name.to_bytes() != b".." {
             names.push(name);
         }
     }
     for name in names {
-        let stat = rustix::fs::statat(folder, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let stat = rustix::fs::statat(directory, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
         if stat.st_dev != device {
             continue;
         }
-        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if is_folder {
-            count += remove_below(open_folder(folder, &*name)?.as_fd(), device)?;
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_directory {
+            count += remove_below(open_directory(directory, &*name)?.as_fd(), device)?;
         }
-        let flags = if is_folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        if rustix::fs::unlinkat(folder, &*name, flags).is_ok() {
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        if rustix::fs::unlinkat(directory, &*name, flags).is_ok() {
             count += 1;
         }
     }
@@ -281,16 +281,16 @@ mod tests {
     use super::*;
 
     fn scratch(name: &str) -> std::path::PathBuf {
-        let folder = std::env::temp_dir().join(format!("billet-sys-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
+        let directory = std::env::temp_dir().join(format!("billet-sys-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
     }
 
     #[test]
     fn files_are_read_whole_up_to_the_limit() {
-        let folder = scratch("read");
-        let path = folder.join("f");
+        let directory = scratch("read");
+        let path = directory.join("f");
         std::fs::write(&path, vec![7; 10_000]).unwrap();
         let path = path.to_str().unwrap();
         assert_eq!(read(path, 10_000).unwrap().len(), 10_000);
@@ -299,50 +299,50 @@ mod tests {
         assert_eq!(read_at(path, 9_996, &mut part), Ok(()));
         assert_eq!(part, [7; 4]);
         assert_eq!(read_at(path, 9_997, &mut part), Err(Errno::NODATA));
-        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
     fn files_grow_and_begin_anew() {
-        let folder = scratch("append");
-        let path = folder.join("f");
+        let directory = scratch("append");
+        let path = directory.join("f");
         let path = path.to_str().unwrap();
         assert_eq!(append(path, b"a"), Err(Errno::NOENT));
         create(path, 0o600, b"old").unwrap();
         create(path, 0o600, b"a").unwrap();
         append(path, b"bc").unwrap();
         assert_eq!(read(path, 10).unwrap(), b"abc");
-        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
     fn contents_are_removed_and_links_not_followed() {
-        let folder = scratch("remove");
+        let directory = scratch("remove");
         let outside = scratch("outside");
         std::fs::write(outside.join("keep"), b"x").unwrap();
-        std::fs::create_dir_all(folder.join("a/b/c")).unwrap();
-        std::fs::write(folder.join("a/b/f"), b"x").unwrap();
-        std::os::unix::fs::symlink(&outside, folder.join("a/link")).unwrap();
-        let opened = open_folder(CWD, folder.to_str().unwrap()).unwrap();
+        std::fs::create_dir_all(directory.join("a/b/c")).unwrap();
+        std::fs::write(directory.join("a/b/f"), b"x").unwrap();
+        std::os::unix::fs::symlink(&outside, directory.join("a/link")).unwrap();
+        let opened = open_directory(CWD, directory.to_str().unwrap()).unwrap();
         assert_eq!(remove_contents(&opened), Ok(5));
-        assert_eq!(list(folder.to_str().unwrap()), Ok(vec![]));
+        assert_eq!(list(directory.to_str().unwrap()), Ok(vec![]));
         assert!(outside.join("keep").exists());
-        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
         std::fs::remove_dir_all(outside).unwrap();
     }
 
     #[test]
-    fn folders_are_listed_in_order_and_through_links() {
-        let folder = scratch("list");
-        std::fs::create_dir_all(folder.join("real")).unwrap();
+    fn directories_are_listed_in_order_and_through_links() {
+        let directory = scratch("list");
+        std::fs::create_dir_all(directory.join("real")).unwrap();
         for name in ["b", "a"] {
-            std::fs::write(folder.join("real").join(name), b"").unwrap();
+            std::fs::write(directory.join("real").join(name), b"").unwrap();
         }
-        make_link(folder.join("link").to_str().unwrap(), "elsewhere").unwrap();
-        make_link(folder.join("link").to_str().unwrap(), "real").unwrap();
-        let names = list(folder.join("link").to_str().unwrap()).unwrap();
+        make_link(directory.join("link").to_str().unwrap(), "elsewhere").unwrap();
+        make_link(directory.join("link").to_str().unwrap(), "real").unwrap();
+        let names = list(directory.join("link").to_str().unwrap()).unwrap();
         assert_eq!(names, ["a", "b"]);
-        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

@@ -34,10 +34,10 @@ pub struct Spawn<'a> {
     pub descriptors: &'a [(BorrowedFd<'a>, RawFd)],
     /// User and group; supplementary groups are cleared.
     pub identity: Option<(u32, u32)>,
-    /// A cgroup v2 folder that the child is born in.
+    /// A cgroup v2 directory that the child is born in.
     pub cgroup: Option<BorrowedFd<'a>>,
-    /// Working folder.
-    pub folder: Option<&'a CStr>,
+    /// Working directory.
+    pub directory: Option<&'a CStr>,
     /// A root of its own, and never more rights than it begins with: it sees the program and what the root names.
     #[cfg(any(test, feature = "std"))]
     pub root: Option<&'a crate::confine::Root>,
@@ -168,8 +168,8 @@ fn prepare(what: &Spawn<'_>, reporter: &OwnedFd) -> Result<RawFd> {
         root.enter()?;
         crate::confine::give_up_rights()?;
     }
-    if let Some(folder) = what.folder {
-        rustix::process::chdir(folder)?;
+    if let Some(directory) = what.directory {
+        rustix::process::chdir(directory)?;
     }
     if let Some((user, group)) = what.identity {
         rustix::thread::set_thread_groups(&[])?;

@@ -18,12 +18,12 @@ fn output_of(what: Spawn<'_>, pass: &[(BorrowedFd<'_>, RawFd)]) -> (i32, String)
 }
 
 #[test]
-fn a_program_gets_its_arguments_environment_and_folder() {
+fn a_program_gets_its_arguments_environment_and_directory() {
     let what = Spawn {
         program: c"/bin/sh",
         argv: &[c"sh", c"-c", c"echo $0 $WORD; pwd; exit 7", c"zero"],
         env: &[c"WORD=kettle"],
-        folder: Some(c"/usr"),
+        directory: Some(c"/usr"),
         ..Spawn::default()
     };
     let (status, text) = output_of(what, &[]);
@@ -47,7 +47,7 @@ fn only_the_named_descriptors_arrive_even_when_they_cross() {
     let expected = format!("{}\n{}\n", name(&two), name(&one));
     let (_, text) = output_of(what, &[(two.as_fd(), 3), (one.as_fd(), 4)]);
     assert!(text.starts_with(&expected), "{text} {expected}");
-    // The last one is the folder that is being listed.
+    // The last one is the directory that is being listed.
     assert!(text.ends_with("\n0 1 2 3 4 5\n"), "{text}");
 }
 
@@ -55,8 +55,8 @@ fn only_the_named_descriptors_arrive_even_when_they_cross() {
 fn a_program_that_cannot_start_is_an_errno() {
     let missing = Spawn { program: c"/no/such/program", argv: &[c"x"], ..Spawn::default() };
     assert_eq!(spawn(&missing).unwrap_err(), Errno::NOENT);
-    let folder = Spawn { program: c"/bin/sh", folder: Some(c"/no/such"), ..Spawn::default() };
-    assert_eq!(spawn(&folder).unwrap_err(), Errno::NOENT);
+    let directory = Spawn { program: c"/bin/sh", directory: Some(c"/no/such"), ..Spawn::default() };
+    assert_eq!(spawn(&directory).unwrap_err(), Errno::NOENT);
 }
 
 #[test]

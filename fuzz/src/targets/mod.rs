@@ -53,9 +53,9 @@ pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Files below the repository's `folder`, sorted by name; none if it is not there.
-fn files(folder: &str) -> Vec<Vec<u8>> {
-    let entries = fs::read_dir(repository().join(folder)).into_iter().flatten().flatten();
+/// Files below the repository's `directory`, sorted by name; none if it is not there.
+fn files(directory: &str) -> Vec<Vec<u8>> {
+    let entries = fs::read_dir(repository().join(directory)).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     paths.sort();
     paths.iter().filter_map(|path| fs::read(path).ok()).collect()

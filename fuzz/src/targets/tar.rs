@@ -258,7 +258,7 @@ fn nothing_is_lost(file: &[u8], found: &BTreeMap<String, Entry>) {
         let Some((last, above)) = parts.split_last() else { continue };
         let (name, above) = (parts.join("/"), above.join("/"));
         let is_below =
-            |path: &str, folder: &str| folder.is_empty() || path.starts_with(&format!("{folder}/"));
+            |path: &str, directory: &str| directory.is_empty() || path.starts_with(&format!("{directory}/"));
         if *last == ".wh..wh..opq" {
             left.retain(|path, _| !is_below(path, &above));
         } else if let Some(gone) = last.strip_prefix(".wh.") {

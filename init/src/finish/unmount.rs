@@ -93,8 +93,8 @@ fn removable(kernel: &mut dyn Kernel) -> Vec<Mount> {
 
 /// The root, the pseudo file systems with all below them, and the boot medium that layers are on.
 fn stays(target: &str) -> bool {
-    let below = |folder: &str| {
-        target.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let below = |directory: &str| {
+        target.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     target == "/"
         || target == "/run"

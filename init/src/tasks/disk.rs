@@ -283,11 +283,11 @@ pub(super) fn only_meta(boot: &mut Boot<'_>) -> Option<String> {
 
 /// `/sys/block/vda/vda2/{start,size}` count in 512-byte sectors whatever the disk's own are.
 fn known_device(kernel: &mut dyn Kernel, found: &Partition) -> Option<String> {
-    let folder = format!("/sys/block/{}", found.disk);
-    let names = kernel.list(&folder).ok()?;
+    let directory = format!("/sys/block/{}", found.disk);
+    let names = kernel.list(&directory).ok()?;
     names.into_iter().filter(|name| name.starts_with(&found.disk)).find_map(|name| {
-        let start = number(kernel, &format!("{folder}/{name}/start"))?.checked_mul(512)?;
-        let size = number(kernel, &format!("{folder}/{name}/size"))?.checked_mul(512)?;
+        let start = number(kernel, &format!("{directory}/{name}/start"))?.checked_mul(512)?;
+        let size = number(kernel, &format!("{directory}/{name}/size"))?.checked_mul(512)?;
         let device = format!("/dev/{name}");
         let fits = start == found.start_bytes && size == found.size_bytes;
         (fits && kernel.status(&device).is_ok()).then_some(device)

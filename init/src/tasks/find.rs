@@ -32,7 +32,7 @@ pub fn look_in_initramfs(boot: &mut Boot<'_>) -> Result<(), Failure> {
     match boot.kernel.status(&path) {
         Ok(_) => {
             boot.source =
-                Some(Source::Files { folder: LAYER_DIR.to_string(), described: "initramfs".to_string() });
+                Some(Source::Files { directory: LAYER_DIR.to_string(), described: "initramfs".to_string() });
             Ok(())
         }
         Err(errno) if asked => Err(Failure::errno("find layer file", &path, errno)),
@@ -82,7 +82,7 @@ pub fn check_layer_sizes(boot: &mut Boot<'_>) -> Result<(), Failure> {
     for layer in boot.manifest.layers.clone() {
         let needed = layer.total_bytes();
         let (object, actual) = match &source {
-            Source::Files { folder, .. } => file_size(boot, folder, &layer)?,
+            Source::Files { directory, .. } => file_size(boot, directory, &layer)?,
             Source::Slot { device, size_bytes, .. } => {
                 (device.clone(), size_bytes.saturating_sub(layer.offset))
             }
@@ -95,8 +95,8 @@ pub fn check_layer_sizes(boot: &mut Boot<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn file_size(boot: &mut Boot<'_>, folder: &str, layer: &Layer) -> Result<(String, u64), Failure> {
-    let path = format!("{folder}/{}", layer.file_name());
+fn file_size(boot: &mut Boot<'_>, directory: &str, layer: &Layer) -> Result<(String, u64), Failure> {
+    let path = format!("{directory}/{}", layer.file_name());
     let status = boot.kernel.status(&path).map_err(Failure::at("find layer file", &path))?;
     Ok((path, status.size_bytes))
 }

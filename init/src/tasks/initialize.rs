@@ -59,7 +59,7 @@ pub fn read_root_manifest(boot: &mut Boot<'_>) -> Result<(), Failure> {
 pub fn keep_root_manifest(boot: &mut Boot<'_>) -> Result<(), Failure> {
     let kernel = &mut *boot.kernel;
     let kept = kernel
-        .make_folder("/run/billet", 0o755)
+        .make_directory("/run/billet", 0o755)
         .and_then(|()| kernel.read(PATH, MAX_BYTES))
         .and_then(|bytes| kernel.create(KEPT_PATH, 0o444, &bytes));
     if let Err(errno) = kept {

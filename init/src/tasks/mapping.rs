@@ -71,8 +71,8 @@ fn verity_failure(kernel: &mut dyn Kernel, layer: &Layer, slice: &str, errno: Er
 /// A device that holds one layer and nothing else.
 fn slice_of(boot: &mut Boot<'_>, source: &Source, layer: &Layer) -> Result<String, Failure> {
     match source {
-        Source::Files { folder, .. } => {
-            let path = format!("{folder}/{}", layer.file_name());
+        Source::Files { directory, .. } => {
+            let path = format!("{directory}/{}", layer.file_name());
             let number = boot
                 .kernel
                 .attach_loop(&path, 0, layer.total_bytes())
@@ -106,23 +106,23 @@ fn short(layer: &Layer) -> String {
 
 /// Mounts the layers: a single one as the root, several below /run to be stacked.
 pub fn mount_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
-    boot.kernel.make_folder(NEW_ROOT, 0o755).map_err(Failure::at("make folder", NEW_ROOT))?;
+    boot.kernel.make_directory(NEW_ROOT, 0o755).map_err(Failure::at("make directory", NEW_ROOT))?;
     let layers = boot.report.layers.clone();
     if let [only] = layers.as_slice() {
         return mount_layer(boot, only, NEW_ROOT);
     }
-    for folder in ["/run/billet", LAYERS] {
-        boot.kernel.make_folder(folder, 0o755).map_err(Failure::at("make folder", folder))?;
+    for directory in ["/run/billet", LAYERS] {
+        boot.kernel.make_directory(directory, 0o755).map_err(Failure::at("make directory", directory))?;
     }
     for (index, layer) in layers.iter().enumerate() {
-        let target = layer_folder(index);
-        boot.kernel.make_folder(&target, 0o755).map_err(Failure::at("make folder", &target))?;
+        let target = layer_directory(index);
+        boot.kernel.make_directory(&target, 0o755).map_err(Failure::at("make directory", &target))?;
         mount_layer(boot, layer, &target)?;
     }
     Ok(())
 }
 
-fn layer_folder(index: usize) -> String {
+fn layer_directory(index: usize) -> String {
     format!("{LAYERS}/{index}")
 }
 
@@ -138,13 +138,13 @@ pub fn stack_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     // Overlayfs wants the topmost first.
-    let folders: Vec<String> = (0..count).rev().map(layer_folder).collect();
-    let data = format!("lowerdir={}", folders.join(":"));
+    let directories: Vec<String> = (0..count).rev().map(layer_directory).collect();
+    let data = format!("lowerdir={}", directories.join(":"));
     boot.kernel
         .mount("overlay", NEW_ROOT, "overlay", ROOT, &data)
         .map_err(Failure::at("mount overlay of", &data))?;
-    for folder in &folders {
-        boot.kernel.unmount(folder, true).map_err(Failure::at("unmount", folder))?;
+    for directory in &directories {
+        boot.kernel.unmount(directory, true).map_err(Failure::at("unmount", directory))?;
     }
     Ok(())
 }

@@ -85,9 +85,9 @@ impl<'a> Search<'a> {
     }
 
     fn labelled(&self, boot: &mut Boot<'_>) -> Result<Vec<Device>, Failure> {
-        let folder = "/sys/class/block";
+        let directory = "/sys/class/block";
         let mut found = Vec::new();
-        for name in boot.kernel.list(folder).map_err(Failure::at("list", folder))? {
+        for name in boot.kernel.list(directory).map_err(Failure::at("list", directory))? {
             if NOT_MEDIA.iter().any(|prefix| name.starts_with(prefix)) {
                 continue;
             }
@@ -104,16 +104,16 @@ impl<'a> Search<'a> {
     /// Mounts a volume read-only; if it is not the root, the reason.
     fn mount(&self, boot: &mut Boot<'_>, device: &Device) -> Result<Result<Source, String>, Failure> {
         load_file_system(boot, device.kind);
-        for folder in ["/run/billet", MOUNT_POINT] {
-            boot.kernel.make_folder(folder, 0o755).map_err(Failure::at("make folder", folder))?;
+        for directory in ["/run/billet", MOUNT_POINT] {
+            boot.kernel.make_directory(directory, 0o755).map_err(Failure::at("make directory", directory))?;
         }
         if let Err(errno) = boot.kernel.mount(&device.path, MOUNT_POINT, device.kind, OPTIONS, "") {
             return Ok(Err(format!("it cannot be mounted: {}", Described(errno))));
         }
-        let folder = format!("{MOUNT_POINT}{LAYER_DIR}");
-        let Some(reason) = mismatch(boot, &folder) else {
+        let directory = format!("{MOUNT_POINT}{LAYER_DIR}");
+        let Some(reason) = mismatch(boot, &directory) else {
             let described = format!("{} (label {})", device.path, self.label);
-            return Ok(Ok(Source::Files { folder, described }));
+            return Ok(Ok(Source::Files { directory, described }));
         };
         boot.kernel.unmount(MOUNT_POINT, true).map_err(Failure::at("unmount", MOUNT_POINT))?;
         Ok(Err(reason))
@@ -132,11 +132,11 @@ fn load_file_system(boot: &mut Boot<'_>, kind: &str) {
     }
 }
 
-/// Why a folder does not hold the layers of the manifest. That their bytes are right, verity sees to.
-fn mismatch(boot: &mut Boot<'_>, folder: &str) -> Option<String> {
+/// Why a directory does not hold the layers of the manifest. That their bytes are right, verity sees to.
+fn mismatch(boot: &mut Boot<'_>, directory: &str) -> Option<String> {
     for layer in boot.manifest.layers.clone() {
         let needed = layer.total_bytes();
-        match boot.kernel.status(&format!("{folder}/{}", layer.file_name())) {
+        match boot.kernel.status(&format!("{directory}/{}", layer.file_name())) {
             Ok(status) if status.size_bytes >= needed => {}
             Ok(status) => {
                 let actual = status.size_bytes;

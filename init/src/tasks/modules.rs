@@ -71,10 +71,12 @@ fn device_aliases(boot: &mut Boot<'_>) -> Result<Vec<String>, Failure> {
     let mut aliases = Vec::new();
     let buses = boot.kernel.list("/sys/bus").map_err(Failure::at("list", "/sys/bus"))?;
     for bus in buses {
-        let folder = format!("/sys/bus/{bus}/devices");
+        let directory = format!("/sys/bus/{bus}/devices");
         // A bus or device may go away while we look; what is gone needs no driver.
-        for device in boot.kernel.list(&folder).unwrap_or_default() {
-            let Ok(alias) = boot.kernel.read(&format!("{folder}/{device}/modalias"), 4096) else { continue };
+        for device in boot.kernel.list(&directory).unwrap_or_default() {
+            let Ok(alias) = boot.kernel.read(&format!("{directory}/{device}/modalias"), 4096) else {
+                continue;
+            };
             let alias = String::from_utf8_lossy(&alias).trim_end().to_string();
             if !alias.is_empty() && !aliases.contains(&alias) {
                 aliases.push(alias);

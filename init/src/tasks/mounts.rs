@@ -39,7 +39,7 @@ fn pseudo(
     options: Options,
     data: &str,
 ) -> Result<(), Failure> {
-    boot.kernel.make_folder(target, 0o755).map_err(Failure::at("make folder", target))?;
+    boot.kernel.make_directory(target, 0o755).map_err(Failure::at("make directory", target))?;
     match boot.kernel.mount(kind, target, kind, options, data) {
         // A kernel with CONFIG_DEVTMPFS_MOUNT does that itself on some paths.
         Err(sys::Errno::BUSY) if kind == "devtmpfs" => Ok(()),

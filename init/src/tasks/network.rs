@@ -192,12 +192,14 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
     let Some(mirrors) = mirrors(boot) else { return Ok(()) };
     let Some((number, mut station)) = boot.network.station.take() else { return Ok(()) };
     let name = boot.network.cards.get(number).map(|card| card.name.clone()).unwrap_or_default();
-    for folder in ["/run/billet", DIRECTORY] {
-        boot.kernel.make_folder(folder, 0o755).map_err(Failure::at("make folder", folder))?;
+    for directory in ["/run/billet", DIRECTORY] {
+        boot.kernel.make_directory(directory, 0o755).map_err(Failure::at("make directory", directory))?;
     }
     let size = root_bytes(boot).saturating_add(FOLDER_BYTES);
     let data = format!("mode=0700,size={size}");
-    boot.kernel.mount("tmpfs", DIRECTORY, "tmpfs", OPTIONS, &data).map_err(Failure::at("mount", DIRECTORY))?;
+    boot.kernel
+        .mount("tmpfs", DIRECTORY, "tmpfs", OPTIONS, &data)
+        .map_err(Failure::at("mount", DIRECTORY))?;
     let trust = boot.network.trust.take();
     let mirrors = Mirrors { urls: &mirrors, trust: trust.as_ref() };
     let mut from = String::new();
@@ -209,13 +211,13 @@ pub fn fetch_layers(boot: &mut Boot<'_>) -> Result<(), Failure> {
         let mut frames = Frames { boot: &shared, card: &name };
         let url = netroot::fetch(&mut station, &mut frames, mirrors, item, &mut sink)
             .map_err(|error| Failure::reason("fetch", "root", error.to_string()))?;
-        let folder = url.to_string();
-        from = folder.strip_suffix(&file).unwrap_or(&folder).to_string();
+        let directory = url.to_string();
+        from = directory.strip_suffix(&file).unwrap_or(&directory).to_string();
     }
     boot.network.station = Some((number, station));
     // From here on nobody writes there.
     boot.kernel.remount_read_only(DIRECTORY).map_err(Failure::at("remount read-only", DIRECTORY))?;
-    boot.source = Some(Source::Files { folder: DIRECTORY.to_string(), described: from });
+    boot.source = Some(Source::Files { directory: DIRECTORY.to_string(), described: from });
     Ok(())
 }
 

@@ -145,8 +145,8 @@ fn media_that_are_not_the_root() {
         );
         assert_eq!(line(kernel), text);
     }
-    let folder = "/run/billet/medium/billet/layers";
-    let path = format!("{folder}/{}", root().0.layers[1].file_name());
+    let directory = "/run/billet/medium/billet/layers";
+    let path = format!("{directory}/{}", root().0.layers[1].file_name());
     let mut kernel = with_medium(machine(""), "BILLET");
     let bytes = kernel.sizes[&path];
     kernel.sizes.insert(path, bytes - 1);

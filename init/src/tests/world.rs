@@ -66,9 +66,9 @@ pub(super) fn machine(command_line: &str) -> Recording {
 }
 
 /// Layers as files in the initramfs.
-pub(super) fn with_layers(mut machine: Recording, folder: &str) -> Recording {
+pub(super) fn with_layers(mut machine: Recording, directory: &str) -> Recording {
     for layer in root().0.layers {
-        machine.sizes.insert(format!("{folder}/{}", layer.file_name()), layer.total_bytes());
+        machine.sizes.insert(format!("{directory}/{}", layer.file_name()), layer.total_bytes());
     }
     machine
 }
@@ -107,17 +107,17 @@ pub(super) fn with_partitions(
         let at = usize::try_from(table.offset_bytes(slot)).unwrap();
         bytes[at..at + contents.len()].copy_from_slice(contents);
     }
-    let folder = format!("/sys/block/{name}");
+    let directory = format!("/sys/block/{name}");
     for partition in &table.partitions {
         let number = partition.number;
         machine = machine
-            .file(&format!("{folder}/{name}{number}/start"), format!("{}\n", partition.first_lba))
-            .file(&format!("{folder}/{name}{number}/size"), format!("{}\n", partition.sectors()))
+            .file(&format!("{directory}/{name}{number}/start"), format!("{}\n", partition.first_lba))
+            .file(&format!("{directory}/{name}{number}/size"), format!("{}\n", partition.sectors()))
             .file(&format!("/dev/{name}{number}"), contents_of(&partition.name));
     }
     machine
-        .file(&format!("{folder}/size"), format!("{}\n", DISK_BYTES / 512))
-        .file(&format!("{folder}/queue/logical_block_size"), "512\n")
+        .file(&format!("{directory}/size"), format!("{}\n", DISK_BYTES / 512))
+        .file(&format!("{directory}/queue/logical_block_size"), "512\n")
         .file(&format!("/sys/class/block/{name}/size"), "1\n")
         .file(&format!("/dev/{name}"), bytes)
 }
@@ -132,8 +132,8 @@ pub(super) fn with_loader(machine: Recording, seed: u8) -> Recording {
     let text = efi_guid(seed).to_string().to_uppercase();
     let mut bytes = vec![6, 0, 0, 0];
     bytes.extend(text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
-    let folder = "/sys/firmware/efi/efivars";
-    machine.file(&format!("{folder}/LoaderDevicePartUUID-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"), bytes)
+    let directory = "/sys/firmware/efi/efivars";
+    machine.file(&format!("{directory}/LoaderDevicePartUUID-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"), bytes)
 }
 
 /// An ISO 9660 medium with this label.
@@ -151,19 +151,19 @@ pub(super) fn with_volume(machine: Recording, name: &str, label: &str) -> Record
 
 /// A card with a carrier, and enough memory.
 pub(super) fn with_card(machine: Recording, name: &str, mac: [u8; 6]) -> Recording {
-    let folder = format!("/sys/class/net/{name}");
+    let directory = format!("/sys/class/net/{name}");
     let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
     machine
         .file("/proc/meminfo", "MemTotal:  1000000 kB\nMemAvailable:   900000 kB\n")
         .file("/proc/sys/kernel/random/uuid", "01020304-0506-0708-090a-0b0c0d0e0f11\n")
         .file(&format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0\n")
         .file("/sys/class/net/lo/type", "772\n")
-        .file(&format!("{folder}/type"), "1\n")
-        .file(&format!("{folder}/device/uevent"), "")
-        .file(&format!("{folder}/flags"), "0x1002\n")
-        .file(&format!("{folder}/carrier"), "1\n")
-        .file(&format!("{folder}/ifindex"), "2\n")
-        .file(&format!("{folder}/address"), format!("{mac}\n"))
+        .file(&format!("{directory}/type"), "1\n")
+        .file(&format!("{directory}/device/uevent"), "")
+        .file(&format!("{directory}/flags"), "0x1002\n")
+        .file(&format!("{directory}/carrier"), "1\n")
+        .file(&format!("{directory}/ifindex"), "2\n")
+        .file(&format!("{directory}/address"), format!("{mac}\n"))
 }
 
 /// A server that has the layers below `/layers`.

@@ -220,8 +220,8 @@ fn put(volume: &mut Part<'_, dyn BlockDevice + '_>, content: &[u8]) -> Result<()
 
 /// Removes a file if `other` is there.
 fn remove(volume: &mut Part<'_, dyn BlockDevice + '_>, other: &str, path: &str) -> Result<(), Error> {
-    let (folder, other) = other.rsplit_once('/').unwrap_or(("", other));
-    let names = Reader::open(&mut *volume)?.list(folder)?;
+    let (directory, other) = other.rsplit_once('/').unwrap_or(("", other));
+    let names = Reader::open(&mut *volume)?.list(directory)?;
     if !names.iter().any(|entry| entry.name.eq_ignore_ascii_case(other)) {
         return Err(Error::NoBundle);
     }

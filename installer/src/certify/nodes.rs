@@ -30,7 +30,7 @@ const MOST_FILLER: u64 = 120_000;
 /// Space behind META for a small STATE and a small EPHEMERAL.
 pub(super) const LITTLE_ROOM: u64 = 2 * MIB;
 
-/// Most files of others in the folder of the UKIs.
+/// Most files of others in the directory of the UKIs.
 const MOST_OTHERS: u64 = 24;
 
 /// What differs between two disks with the same history.

@@ -1,4 +1,4 @@
-//! What is added: the files of folders, tar files and container images, and where they come from.
+//! What is added: the files of directories, tar files and container images, and where they come from.
 //!
 //! Owns: reading each kind; where links of the root lead each path; finding that two sources want the same place to be
 //! different.
@@ -42,7 +42,7 @@ impl<'l> Additions<'l> {
     pub(super) fn read(&mut self, addition: &Addition, architecture: Architecture) -> Result<(), Error> {
         let name = addition.from.path().display().to_string();
         let entries = match &addition.from {
-            From::Folder(path) => no_image(path, folder(path)?)?,
+            From::Directory(path) => no_image(path, directory(path)?)?,
             From::Stage(path) => stage(path)?,
             From::Tar(path) => no_image(path, tar_file(path)?)?,
             From::Image(path) => image(path, architecture)?,
@@ -59,7 +59,7 @@ impl<'l> Additions<'l> {
     /// Adds an entry of a source. What is there already, at this path or by another one that leads to the same place, stays.
     pub(super) fn put(&mut self, source: &str, path: &str, entry: Entry) -> Result<(), Error> {
         let place = self.lower.resolve_for(path, &entry);
-        // The same path may lead elsewhere: a folder goes to where a link of the root leads, a file in place of the link.
+        // The same path may lead elsewhere: a directory goes to where a link of the root leads, a file in place of the link.
         let there = [Some(path), self.places.get(&place).map(String::as_str)].into_iter().flatten();
         let there = there.filter_map(|path| self.entries.get_key_value(path)).next();
         let Some((other, (before, from))) = there else {
@@ -67,8 +67,8 @@ impl<'l> Additions<'l> {
             self.places.insert(place, path.to_owned());
             return Ok(());
         };
-        let both_folders = before.node == Node::Dir && entry.node == Node::Dir;
-        if !both_folders && !same(before, &entry)? {
+        let both_directories = before.node == Node::Dir && entry.node == Node::Dir;
+        if !both_directories && !same(before, &entry)? {
             let (first, second) = (spelled(other, &place), spelled(path, &place));
             let line = format!("/{place} is in {from}{first} and, different, in {source}{second}");
             self.conflicts.push(line);
@@ -121,7 +121,7 @@ fn same(a: &Entry, b: &Entry) -> Result<bool, Error> {
     Ok((a.mode, a.uid, a.gid) == (b.mode, b.uid, b.gid) && a.content()? == b.content()?)
 }
 
-fn folder(path: &Path) -> Result<Entries, Error> {
+fn directory(path: &Path) -> Result<Entries, Error> {
     let mut tree = Tree::new();
     tree.load("", path)?;
     Ok(tree.iter().map(|(path, entry)| (path.to_owned(), entry.clone())).collect())
@@ -148,7 +148,7 @@ fn is_image(entries: &Entries) -> bool {
     archive::is_image(|name| entries.contains_key(name), |name| entries.get(name)?.content().ok())
 }
 
-/// A folder with its modes, a container image, or another tar file.
+/// A directory with its modes, a container image, or another tar file.
 pub(super) fn of_any(path: &Path, architecture: Architecture) -> Result<Entries, Error> {
     let opened = Archive::open(path);
     if opened.as_ref().is_ok_and(Archive::is_image) {
@@ -167,7 +167,7 @@ pub(super) fn of_any(path: &Path, architecture: Architecture) -> Result<Entries,
 
 /// What a container's build left: all of root, with its own modes.
 fn stage(path: &Path) -> Result<Entries, Error> {
-    let mut entries = folder(path)?;
+    let mut entries = directory(path)?;
     for (name, entry) in entries.iter_mut().filter(|(_, entry)| !matches!(entry.node, Node::Symlink(_))) {
         let host = path.join(name);
         let status = host.symlink_metadata().map_err(Error::read(&host))?;

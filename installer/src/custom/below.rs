@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Removes what lies in a folder, the root for an empty name, and not the folder itself. Returns how many paths were looked
+/// Removes what lies in a directory, the root for an empty name, and not the directory itself. Returns how many paths were looked
 /// at: those that go, and one more.
-pub(super) fn remove<V>(entries: &mut BTreeMap<String, V>, folder: &str) -> usize {
-    let below = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+pub(super) fn remove<V>(entries: &mut BTreeMap<String, V>, directory: &str) -> usize {
+    let below = if directory.is_empty() { String::new() } else { format!("{directory}/") };
     let from = (Bound::Excluded(below.as_str()), Bound::Unbounded);
     let mut looked_at = 0;
     let inside = entries.range::<str, _>(from).map(|(path, _)| path);
@@ -21,7 +21,7 @@ pub(super) fn remove<V>(entries: &mut BTreeMap<String, V>, folder: &str) -> usiz
     looked_at
 }
 
-/// Whether a path, or a folder that it lies in, is one of these.
+/// Whether a path, or a directory that it lies in, is one of these.
 pub(super) fn is_in(paths: &BTreeSet<&str>, path: &str) -> bool {
     let above = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
     above.chain([path]).any(|path| paths.contains(path))

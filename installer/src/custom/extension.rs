@@ -194,7 +194,7 @@ fn one(
     let Some(manifest) = manifest else {
         return Err(refused(
             &name,
-            format!("it has no {MANIFEST}: a system extension has that and a folder {ROOT}"),
+            format!("it has no {MANIFEST}: a system extension has that and a directory {ROOT}"),
         ));
     };
     let text = String::from_utf8_lossy(&manifest);
@@ -318,7 +318,7 @@ mod tests {
         format!("version: v1alpha1\nmetadata:\n  name: {name}\n  version: 1.0-v1.2\n  author: me\n{more}")
     }
 
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (name, content) in files {
             let path = dir.path().join(name);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     fn refusal(files: &[(&str, &str)]) -> String {
-        let dir = folder(files);
+        let dir = directory(files);
         let read = read(&[dir.path().to_owned()], "0.1.0", Some("6.12"), Architecture::Amd64);
         read.err().map(|error| error.to_string()).unwrap_or_default()
     }
@@ -344,7 +344,7 @@ mod tests {
             ("rootfs/usr/lib/modules/6.12/extra/a.ko", "a"),
         ];
         assert_eq!(refusal(&files), "");
-        let dir = folder(&files);
+        let dir = directory(&files);
         let found = read(&[dir.path().to_owned()], "0.1.0", Some("6.12"), Architecture::Amd64).unwrap();
         assert_eq!((found[0].name.as_str(), found[0].version.as_str()), ("tools", "1.0-v1.2"));
         assert!(found[0].entries.contains_key("usr/local/bin/tool"));
@@ -396,7 +396,7 @@ mod tests {
         }
         assert!(refusal(&[tool]).contains("it has no manifest.yaml"));
         assert!(refusal(&[("manifest.yaml", good.as_str())]).contains("extension rootfs is missing"));
-        let dir = folder(&[("manifest.yaml", good.as_str()), tool]);
+        let dir = directory(&[("manifest.yaml", good.as_str()), tool]);
         fs::set_permissions(dir.path().join(tool.0), fs::Permissions::from_mode(0o666)).unwrap();
         let error =
             read(&[dir.path().to_owned()], "0.1.0", None, Architecture::Amd64).err().unwrap().to_string();
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn extensions_that_want_the_same_path_are_listed() {
         let with = |name: &str, content: &str| {
-            folder(&[
+            directory(&[
                 ("manifest.yaml", &manifest(name, "")),
                 ("rootfs/usr/local/a", content),
                 ("rootfs/usr/local/b", "same"),

@@ -29,17 +29,17 @@ const MICROCODE: [&str; 2] = ["lib/firmware/intel-ucode/", "lib/firmware/amd-uco
 /// zstd level of customisations, as for their layers.
 const ZSTD_LEVEL: i32 = 6;
 
-/// Puts the files of these folders behind the firmware that there is. `gone`: what is removed, links followed. `Some`: a warning
+/// Puts the files of these directories behind the firmware that there is. `gone`: what is removed, links followed. `Some`: a warning
 /// of what is too much.
 pub(super) fn add(
-    folders: &[PathBuf],
+    directories: &[PathBuf],
     gone: &[String],
     boot: &mut BootParts,
 ) -> Result<Option<String>, Error> {
     if gone.iter().any(|path| path == FIRMWARE_DIRECTORY) {
         boot.firmware.clear();
     }
-    let tree = placed(folders)?;
+    let tree = placed(directories)?;
     if tree.iter().all(|(_, entry)| entry.node == Node::Dir) {
         return Ok(None);
     }
@@ -59,7 +59,7 @@ pub(super) fn add(
 /// Whether a file in the root is a processor's microcode.
 pub(super) fn is_microcode(path: &str, entry: &Entry) -> bool {
     let path = path.strip_prefix("usr/").unwrap_or(path);
-    entry.node != Node::Dir && MICROCODE.iter().any(|folder| path.starts_with(folder))
+    entry.node != Node::Dir && MICROCODE.iter().any(|directory| path.starts_with(directory))
 }
 
 /// What to say of something that brings microcode.
@@ -74,12 +74,12 @@ pub(super) fn microcode(additions: &Sourced) -> Vec<String> {
     sources.into_iter().map(no_microcode).collect()
 }
 
-/// The files where the initramfs has them. What two folders have is the same in both.
-fn placed(folders: &[PathBuf]) -> Result<Tree, Error> {
+/// The files where the initramfs has them. What two directories have is the same in both.
+fn placed(directories: &[PathBuf]) -> Result<Tree, Error> {
     let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
-    for folder in folders {
+    for directory in directories {
         let mut tree = Tree::new();
-        tree.load(PLACE, folder)?;
+        tree.load(PLACE, directory)?;
         entries.extend(tree.iter().map(|(path, entry)| (path.to_owned(), entry.clone())));
     }
     let mut tree = Tree::new();
@@ -92,7 +92,7 @@ fn placed(folders: &[PathBuf]) -> Result<Tree, Error> {
 fn too_much(bytes: u64) -> String {
     format!(
         "firmware: {} MB are too much for the initramfs of machines that start from the network, which takes {} MB: these files are \
-         in the root alone, and a card that needs one before there is a root will not come up. Where that matters name a folder \
+         in the root alone, and a card that needs one before there is a root will not come up. Where that matters name a directory \
          with the files of such cards, and add the others as files (--add DIRECTORY:/{FIRMWARE_DIRECTORY}; [[add]] in a profile)",
         bytes.div_ceil(1 << 20),
         MOST_BYTES >> 20

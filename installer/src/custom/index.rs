@@ -16,7 +16,7 @@ use crate::tree::{Entry, Node};
 /// What a module's path ends in that is not unpacked here.
 const UNREAD: &str = ".ko.xz";
 
-/// The name of one of depmod's files, which lie in the folder of the release.
+/// The name of one of depmod's files, which lie in the directory of the release.
 pub(super) fn name<'p>(path: &'p str, entry: &Entry) -> Option<&'p str> {
     let path = path.strip_prefix("usr/").unwrap_or(path);
     let (_, name) = path.strip_prefix("lib/modules/")?.split_once('/')?;
@@ -24,7 +24,7 @@ pub(super) fn name<'p>(path: &'p str, entry: &Entry) -> Option<&'p str> {
     (is_name && matches!(entry.node, Node::Bytes(_) | Node::File(_))).then_some(name)
 }
 
-/// The index of before with the modules among these files, which are below the folder of the release. Those for other
+/// The index of before with the modules among these files, which are below the directory of the release. Those for other
 /// processors are refused.
 pub(super) fn with(
     before: &Texts,

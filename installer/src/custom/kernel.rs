@@ -83,7 +83,7 @@ pub(super) fn change(
         if release != running {
             let [kernel, modules] = [release, running].map(Option::unwrap_or_default);
             let reason = format!(
-                "it comes without modules, and the image's are for {modules}: name the folder with its modules, or remove \
+                "it comes without modules, and the image's are for {modules}: name the directory with its modules, or remove \
                  /lib/modules where everything is built in"
             );
             return Err(Error::Kernel { kernel, reason });
@@ -122,7 +122,7 @@ fn is_below(place: &str) -> bool {
     place.strip_prefix(MODULES).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What is added below the folders of releases, by its path there.
+/// What is added below the directories of releases, by its path there.
 fn modules(additions: &Sourced) -> ByRelease {
     let mut found = ByRelease::new();
     for (place, (entry, _)) in additions.iter().filter(|(_, (entry, _))| entry.node != Node::Dir) {
@@ -248,16 +248,16 @@ fn extend(
     if !files.keys().any(|path| kernel::is_module(path)) {
         return Ok(());
     }
-    let folder = format!("{MODULES}/{release}");
+    let directory = format!("{MODULES}/{release}");
     let mut all = Files::new();
     for (name, _) in kernel::index_files(&Texts::default()) {
-        let content = lower.content(&format!("{folder}/{name}"))?.unwrap_or_default();
+        let content = lower.content(&format!("{directory}/{name}"))?.unwrap_or_default();
         all.insert(name.to_owned(), Entry::new(0o644, Node::Bytes(content)));
     }
     let texts = index::with(&kernel::given(&all)?, release, files, boot.architecture())?;
     for (name, text) in kernel::index_files(&texts) {
         let entry = Entry::new(0o644, Node::Bytes(text.as_bytes().to_vec()));
-        additions.insert(format!("{folder}/{name}"), (entry, "index of modules".into()));
+        additions.insert(format!("{directory}/{name}"), (entry, "index of modules".into()));
     }
     let index = texts.index();
     let mut sets = kernel::ModuleSet::initramfs(boot.architecture())?;
@@ -267,7 +267,7 @@ fn extend(
     }
     let content = |path: &str| match files.get(path) {
         Some(entry) => entry.content(),
-        None => lower.content(&format!("{folder}/{path}"))?.ok_or_else(|| not_there(path, Some(release))),
+        None => lower.content(&format!("{directory}/{path}"))?.ok_or_else(|| not_there(path, Some(release))),
     };
     remake(boot, Some(release), &texts, &content)?;
     let entry = Entry::new(0o644, Node::Bytes(boot.modules.clone()));

@@ -26,7 +26,7 @@ const NEEDED: [&str; 5] = ["usr", "usr/lib", "usr/lib/billet", "usr/bin", "etc"]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     /// With its mode.
-    Folder(u32),
+    Directory(u32),
     File,
     Link(String),
     Device,
@@ -39,10 +39,10 @@ pub(super) struct Lower {
 }
 
 impl Lower {
-    pub(super) fn read(layers: &[Layer], folder: &Path) -> Result<Self, Error> {
+    pub(super) fn read(layers: &[Layer], directory: &Path) -> Result<Self, Error> {
         let mut lower = Self::default();
         for layer in layers {
-            lower.add(&folder.join(layer.file_name()))?;
+            lower.add(&directory.join(layer.file_name()))?;
         }
         Ok(lower)
     }
@@ -53,7 +53,7 @@ impl Lower {
             let Some(name) = node.fullpath.to_str() else { continue };
             let name = name.trim_start_matches('/').to_owned();
             let kind = match &node.inner {
-                InnerNode::Dir(_) => Kind::Folder(u32::from(node.header.permissions) & 0o7777),
+                InnerNode::Dir(_) => Kind::Directory(u32::from(node.header.permissions) & 0o7777),
                 InnerNode::File(_) => Kind::File,
                 InnerNode::Symlink(link) => Kind::Link(link.link.to_string_lossy().into_owned()),
                 InnerNode::CharacterDevice(device) if device.device_number == 0 => {
@@ -62,7 +62,7 @@ impl Lower {
                 }
                 _ => Kind::Device,
             };
-            if !matches!(kind, Kind::Folder(_)) {
+            if !matches!(kind, Kind::Directory(_)) {
                 self.forget(&name);
             }
             if !name.is_empty() {
@@ -137,7 +137,7 @@ impl Lower {
         done.join("/")
     }
 
-    /// The same for something that is put there: a folder goes to where a link at its end leads.
+    /// The same for something that is put there: a directory goes to where a link at its end leads.
     pub(super) fn resolve_for(&self, path: &str, entry: &Entry) -> String {
         let place = self.resolve(path);
         match (self.entry(&place), &entry.node) {
@@ -149,11 +149,11 @@ impl Lower {
         }
     }
 
-    /// Gives a tree the folders above a path with the modes that they have.
+    /// Gives a tree the directories above a path with the modes that they have.
     pub(super) fn add_parents(&self, tree: &mut Tree, path: &str) -> Result<(), Error> {
         for (end, _) in path.match_indices('/') {
             let parent = path.get(..end).unwrap_or_default();
-            if let Some(Kind::Folder(mode)) = self.entry(parent)
+            if let Some(Kind::Directory(mode)) = self.entry(parent)
                 && tree.get(parent).is_none()
             {
                 tree.dir(parent, *mode)?;
@@ -179,10 +179,10 @@ impl Lower {
 /// Why something cannot stand where something else is.
 pub(super) fn clash(there: &Kind, entry: &Entry) -> Option<&'static str> {
     match (there, &entry.node) {
-        (Kind::Folder(_), Node::Dir)
+        (Kind::Directory(_), Node::Dir)
         | (Kind::File | Kind::Link(_) | Kind::Device, Node::Bytes(_) | Node::File(_)) => None,
         (Kind::File | Kind::Link(_), Node::Symlink(_)) => None,
-        (Kind::Folder(_), _) => Some("the image has a folder there: remove it first"),
+        (Kind::Directory(_), _) => Some("the image has a directory there: remove it first"),
         (_, Node::Dir) => Some("the image has a file there: remove it first"),
         _ => Some("the image has something of another kind there: remove it first"),
     }

@@ -3,7 +3,7 @@
 //! Owns: what a [`Profile`] asks for, one layer of removals and one of additions, the new root manifest.
 //! Does not: unpack a layer: of those there are only the lists of names are read.
 //! Order: read what is added with the places that it goes to in the root, refuse conflicts, then squash. The layer with
-//! removals lies below the one with additions: a folder that is removed and given anew has nothing of the old one in it. A
+//! removals lies below the one with additions: a directory that is removed and given anew has nothing of the old one in it. A
 //! kernel layer that takes the place of the old one lies above both.
 //! Fails by: [`Error`], naming the source and the path.
 //! Source: docs/users/customising.md; kernel Documentation/filesystems/overlayfs.rst on whiteouts.
@@ -197,7 +197,7 @@ fn removed(lower: &Lower, paths: &[String]) -> Result<Tree, Error> {
     let mut tree = Tree::new();
     let mut last: Option<String> = None;
     for path in resolved {
-        // What lies in a folder that is removed is gone with it.
+        // What lies in a directory that is removed is gone with it.
         if last.as_ref().is_some_and(|last| path.starts_with(&format!("{last}/"))) {
             continue;
         }
@@ -215,9 +215,9 @@ fn added(lower: &Lower, profile: &Profile, command_line: &str, source: &Source) 
         additions.read(addition, architecture)?;
     }
     let mut additions = additions.without_boot_parts()?;
-    for folder in &profile.firmware {
+    for directory in &profile.firmware {
         let to = FIRMWARE_DIRECTORY.to_owned();
-        additions.read(&Addition { from: From::Folder(folder.clone()), to }, architecture)?;
+        additions.read(&Addition { from: From::Directory(directory.clone()), to }, architecture)?;
     }
     if let Some(path) = &profile.config {
         let text = fs::read(path).map_err(Error::read(path))?;
@@ -246,7 +246,7 @@ fn placed(lower: &Lower, additions: Sourced, gone: &[String]) -> Result<Tree, Er
         if let Some(reason) = there.and_then(|there| lower::clash(there, &entry)) {
             return Err(Error::Clash { path: place, source_name: source, reason });
         }
-        if matches!(there, Some(lower::Kind::Folder(_))) && entry.node == Node::Dir {
+        if matches!(there, Some(lower::Kind::Directory(_))) && entry.node == Node::Dir {
             // It is there, with the mode that the image wants it to have.
             continue;
         }
@@ -258,7 +258,7 @@ fn placed(lower: &Lower, additions: Sourced, gone: &[String]) -> Result<Tree, Er
     Ok(tree)
 }
 
-/// Has all layer files in one folder: those of before as links where that is possible.
+/// Has all layer files in one directory: those of before as links where that is possible.
 fn gather(layers: &[Layer], from: &Path, to: &Path) -> Result<(), Error> {
     if from == to {
         return Ok(());

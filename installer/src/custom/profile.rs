@@ -1,6 +1,6 @@
 //! What a customisation asks for, as a TOML file says it.
 //!
-//! Owns: the file's keys; paths in it count from its folder.
+//! Owns: the file's keys; paths in it count from its directory.
 //! Fails by: line and column with the keys that there are; all files that are not there, with theirs.
 //! Source: docs/users/customising.md.
 
@@ -30,7 +30,7 @@ pub struct Profile {
     pub kernel_arguments: Vec<String>,
     /// Authorities in PEM.
     pub certificates: Vec<PathBuf>,
-    /// Folders of firmware.
+    /// Directories of firmware.
     pub firmware: Vec<PathBuf>,
     /// The machine config that the image brings.
     pub config: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Profile {
     pub config_key: Option<PathBuf>,
     /// Another kernel than the image's.
     pub kernel: Option<Given>,
-    /// System extensions: folders, tar files or container images.
+    /// System extensions: directories, tar files or container images.
     pub extensions: Vec<PathBuf>,
 }
 
@@ -47,31 +47,31 @@ pub struct Profile {
 pub struct Addition {
     /// Where they come from.
     pub from: From,
-    /// The folder that they go to; empty for the root.
+    /// The directory that they go to; empty for the root.
     pub to: String,
 }
 
 /// Where files come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum From {
-    /// A folder of this machine.
-    Folder(PathBuf),
+    /// A directory of this machine.
+    Directory(PathBuf),
     /// The same, with the files' own modes.
     Stage(PathBuf),
     /// A tar file, also packed by gzip or zstd.
     Tar(PathBuf),
-    /// A container image in a tar file, an OCI layout or of `docker save`, or in a folder with a layout.
+    /// A container image in a tar file, an OCI layout or of `docker save`, or in a directory with a layout.
     Image(PathBuf),
     /// One file, which keeps its name.
     File(PathBuf),
 }
 
 impl Addition {
-    /// What a path of this machine is, by its content: a folder, a tar file, or one file if it is said where that goes. Whether
+    /// What a path of this machine is, by its content: a directory, a tar file, or one file if it is said where that goes. Whether
     /// a packed one is a tar file, what is in it tells; what is packed otherwise is only the user's to know.
     pub fn found(path: PathBuf, to: String) -> Result<Self, Error> {
         if path.is_dir() {
-            return Ok(Self { from: From::Folder(path), to });
+            return Ok(Self { from: From::Directory(path), to });
         }
         let (head, is_unpacked) = unpack::head(&path)?;
         if to.is_empty() || tarball::is_tar(&head) {
@@ -87,11 +87,11 @@ impl Addition {
 }
 
 impl From {
-    /// The folder or file.
+    /// The directory or file.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
-            Self::Folder(path)
+            Self::Directory(path)
             | Self::Stage(path)
             | Self::Tar(path)
             | Self::Image(path)
@@ -136,7 +136,9 @@ struct KernelFiles {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Added {
-    folder: Option<Named>,
+    /// Profiles of before call it so.
+    #[serde(alias = "folder")]
+    directory: Option<Named>,
     tar: Option<Named>,
     image: Option<Named>,
     file: Option<Named>,
@@ -161,7 +163,7 @@ impl Default for Removed {
 /// What a path must lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    Folder,
+    Directory,
     File,
     Either,
 }
@@ -169,9 +171,9 @@ enum Kind {
 /// The text with what is wrong in it.
 struct Judged<'t> {
     text: &'t str,
-    folder: &'t Path,
+    directory: &'t Path,
     faults: Vec<(usize, String)>,
-    /// A path counted from the wrong folder is the likely cause.
+    /// A path counted from the wrong directory is the likely cause.
     is_missing: bool,
 }
 
@@ -179,15 +181,15 @@ impl Judged<'_> {
     /// The path from here, with a fault if it does not lead to what it should.
     fn path(&mut self, named: Named, kind: Kind) -> PathBuf {
         let at = named.span().start;
-        let path = self.folder.join(named.into_inner());
+        let path = self.directory.join(named.into_inner());
         let fault = match (kind, path.metadata()) {
             (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => {
                 self.is_missing = true;
                 "is not there".to_owned()
             }
             (_, Err(error)) => format!("cannot be looked at: {error}"),
-            (Kind::Folder, Ok(status)) if !status.is_dir() => "is no folder".to_owned(),
-            (Kind::File, Ok(status)) if status.is_dir() => "is a folder, and a file is wanted".to_owned(),
+            (Kind::Directory, Ok(status)) if !status.is_dir() => "is no directory".to_owned(),
+            (Kind::File, Ok(status)) if status.is_dir() => "is a directory, and a file is wanted".to_owned(),
             _ => return path,
         };
         self.faults.push((at, format!("{} {fault}", path.display())));
@@ -205,22 +207,24 @@ impl Judged<'_> {
 
     fn addition(&mut self, added: Spanned<Added>) -> Option<Addition> {
         let at = added.span().start;
-        let Added { folder, tar, image, file, to } = added.into_inner();
-        let given: Vec<&str> = [("folder", &folder), ("tar", &tar), ("image", &image), ("file", &file)]
+        let Added { directory, tar, image, file, to } = added.into_inner();
+        let given: Vec<&str> = [("directory", &directory), ("tar", &tar), ("image", &image), ("file", &file)]
             .into_iter()
             .filter_map(|(key, path)| path.as_ref().map(|_| key))
             .collect();
         if given.len() != 1 {
             let has = if given.is_empty() { "none of them".to_owned() } else { given.join(" and ") };
-            let what = format!("[[add]] must have one of folder, tar, image, file, and has {has}");
+            let what = format!("[[add]] must have one of directory, tar, image, file, and has {has}");
             self.faults.push((at, what));
             return None;
         }
         if file.is_some() && to.is_empty() {
-            self.faults
-                .push((at, "[[add]] with a file must say to which folder it goes: to = \"/…\"".to_owned()));
+            self.faults.push((
+                at,
+                "[[add]] with a file must say to which directory it goes: to = \"/…\"".to_owned(),
+            ));
         }
-        let from = folder.map(|path| From::Folder(self.path(path, Kind::Folder)));
+        let from = directory.map(|path| From::Directory(self.path(path, Kind::Directory)));
         let from = from.or_else(|| tar.map(|path| From::Tar(self.path(path, Kind::File))));
         let from = from.or_else(|| image.map(|path| From::Image(self.path(path, Kind::Either))));
         let from = from.or_else(|| file.map(|path| From::File(self.path(path, Kind::File))));
@@ -232,10 +236,12 @@ impl Judged<'_> {
         self.faults.sort();
         let line = |(at, fault): &(usize, String)| format!("{}: {fault}", place(self.text, *at));
         let lines: Vec<String> = self.faults.iter().map(line).collect();
-        let hint = match (self.is_missing, self.folder == Path::new("")) {
+        let hint = match (self.is_missing, self.directory == Path::new("")) {
             (false, _) => String::new(),
-            (true, true) => "\npaths count from the profile's folder, which is this one".to_owned(),
-            (true, false) => format!("\npaths count from the profile's folder, {}", self.folder.display()),
+            (true, true) => "\npaths count from the profile's directory, which is this one".to_owned(),
+            (true, false) => {
+                format!("\npaths count from the profile's directory, {}", self.directory.display())
+            }
         };
         lines.join("\n") + &hint
     }
@@ -259,8 +265,8 @@ impl Profile {
             let at = error.span().map_or(text.len(), |span| span.start);
             bad(format!("{}: {}", place(&text, at), error.message()))
         })?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let mut judged = Judged { text: &text, folder, faults: Vec::new(), is_missing: false };
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let mut judged = Judged { text: &text, directory, faults: Vec::new(), is_missing: false };
         let profile = Self::of(parsed, &mut judged);
         if judged.faults.is_empty() { Ok(profile) } else { Err(bad(judged.report())) }
     }
@@ -276,12 +282,12 @@ impl Profile {
             remove,
             kernel_arguments: text.kernel_arguments,
             certificates: judged.paths(text.certificates, Kind::File),
-            firmware: judged.paths(text.firmware, Kind::Folder),
+            firmware: judged.paths(text.firmware, Kind::Directory),
             config: text.config.map(|path| judged.path(path, Kind::File)),
             config_key: text.config_key.map(|path| judged.path(path, Kind::File)),
             kernel: text.kernel.map(|kernel| Given {
                 path: judged.path(kernel.path, Kind::File),
-                modules: kernel.modules.map(|path| judged.path(path, Kind::Folder)),
+                modules: kernel.modules.map(|path| judged.path(path, Kind::Directory)),
                 config: kernel.config.map(|path| judged.path(path, Kind::File)),
             }),
             extensions: judged.paths(text.extensions, Kind::Either),
@@ -316,22 +322,24 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Profile, String> {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("files")).unwrap();
-        fs::write(folder.path().join("profile.toml"), text).unwrap();
-        Profile::read(&folder.path().join("profile.toml")).map_err(|error| error.to_string())
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("files")).unwrap();
+        fs::write(directory.path().join("profile.toml"), text).unwrap();
+        Profile::read(&directory.path().join("profile.toml")).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_profile_is_read() {
         let profile = read(
-            "remove = '/lib/modules  /a'\nkernel-arguments = ['quiet']\n[[add]]\nfolder = 'files'\nto = '/usr/local'\n",
+            "remove = '/lib/modules  /a'\nkernel-arguments = ['quiet']\n[[add]]\ndirectory = 'files'\nto = '/usr/local'\n",
         )
         .unwrap();
         assert_eq!(profile.remove, ["/lib/modules", "/a"]);
         assert_eq!(profile.additions.len(), 1);
         assert_eq!(profile.additions[0].to, "/usr/local");
         assert_eq!(read("").unwrap(), Profile::default());
+        let of_before = read("[[add]]\nfolder = 'files'\n").unwrap();
+        assert_eq!(of_before.additions.len(), 1, "profiles of before are read");
     }
 
     #[test]
@@ -342,18 +350,18 @@ mod tests {
             ("certificates = ['ca.pem']\n", "ca.pem is not there"),
             (
                 "\n[[add]]\nto = '/'\n",
-                "line 2, column 1: [[add]] must have one of folder, tar, image, file, and has none",
+                "line 2, column 1: [[add]] must have one of directory, tar, image, file, and has none",
             ),
             (
-                "[[add]]\nfolder = 'files'\ntar = 'x'\n",
-                "must have one of folder, tar, image, file, and has folder and tar",
+                "[[add]]\ndirectory = 'files'\ntar = 'x'\n",
+                "must have one of directory, tar, image, file, and has directory and tar",
             ),
             (
                 "[[add]]\nfile = 'profile.toml'\n",
-                "line 1, column 1: [[add]] with a file must say to which folder",
+                "line 1, column 1: [[add]] with a file must say to which directory",
             ),
             ("[[add]]\ntar = 'files'\n", "line 2, column 7: "),
-            ("[[add]]\nfolder = 'profile.toml'\n", "profile.toml is no folder"),
+            ("[[add]]\ndirectory = 'profile.toml'\n", "profile.toml is no directory"),
             ("token: abc.secret\n", "line 1, column "),
             ("config = [", "line 1"),
             ("config-key = 'a.pub'\n", "a.pub is not there"),
@@ -375,12 +383,12 @@ mod tests {
         .unwrap_err();
         let mut lines = error.lines();
         for (place, name) in [
-            ("line 1, column 17: ", "files is a folder, and a file is wanted"),
+            ("line 1, column 17: ", "files is a directory, and a file is wanted"),
             ("line 1, column 26: ", "ä.pem is not there"),
             ("line 1, column 35: ", "b.pem is not there"),
             ("line 3, column 8: ", "vmlinuz is not there"),
             ("line 5, column 9: ", "x.tar is not there"),
-            ("paths count from the profile's folder, ", ""),
+            ("paths count from the profile's directory, ", ""),
         ] {
             let line = lines.next().unwrap();
             assert!(line.contains(place) && line.ends_with(name), "{place}{name:?} is not in {error}");

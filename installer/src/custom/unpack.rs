@@ -22,7 +22,7 @@ use crate::tree::{Entry, Node, shown, unfit};
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// A name that removes another one, and one that removes all in its folder.
+/// A name that removes another one, and one that removes all in its directory.
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
 
@@ -38,7 +38,7 @@ const SPARSE: &str =
     "is stored as a sparse file, which is not read: make the tar file once more without --sparse (-S)";
 
 /// What to give instead of a file that is none.
-const WANTED: &str = "name a folder, a tar file, which gzip or zstd may have packed, or one file with the folder that it goes \
+const WANTED: &str = "name a directory, a tar file, which gzip or zstd may have packed, or one file with the directory that it goes \
     to (--add FILE:/DIRECTORY; in a profile, file and to)";
 
 /// What a file, or what is in a packed one, begins with; true: that of what is in it. One that cannot be unpacked counts as
@@ -157,14 +157,14 @@ fn put(
     }
     // Before the content is read, and before anything that takes longer for longer paths.
     refuse(unfit(&name, &Node::Dir), path, &name)?;
-    let (folder, last) = name.rsplit_once('/').unwrap_or(("", &name));
+    let (directory, last) = name.rsplit_once('/').unwrap_or(("", &name));
     if last == OPAQUE {
-        forget(entries, folder, false);
+        forget(entries, directory, false);
         return Ok(());
     }
     if let Some(gone) = last.strip_prefix(WHITEOUT) {
         refuse(gone.is_empty().then_some(WHITEOUT_OF_NOTHING), path, &name)?;
-        let gone = if folder.is_empty() { gone.to_owned() } else { format!("{folder}/{gone}") };
+        let gone = if directory.is_empty() { gone.to_owned() } else { format!("{directory}/{gone}") };
         forget(entries, &gone, true);
         return Ok(());
     }
@@ -255,7 +255,7 @@ fn entry(
     Ok(Entry { mode, uid, gid, node })
 }
 
-/// Removes what lies in a folder, and the folder itself.
+/// Removes what lies in a directory, and the directory itself.
 fn forget(entries: &mut Entries, name: &str, itself: bool) {
     below::remove(entries, name);
     if itself {

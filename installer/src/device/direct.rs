@@ -153,11 +153,11 @@ mod tests {
     /// Falling back to the cache must not go unnoticed where nothing forces it.
     #[test]
     fn a_file_is_opened_past_the_cache_where_its_file_system_can_do_that() {
-        // The folder of this program lies on a disk more often than the one for temporary files.
+        // The directory of this program lies on a disk more often than the one for temporary files.
         let here = std::env::current_exe().unwrap();
-        let folders = [std::env::temp_dir(), here.parent().unwrap().to_owned()];
-        for folder in folders.map(|folder| tempfile::tempdir_in(folder).unwrap()) {
-            let path = folder.path().join("disk");
+        let directories = [std::env::temp_dir(), here.parent().unwrap().to_owned()];
+        for directory in directories.map(|directory| tempfile::tempdir_in(directory).unwrap()) {
+            let path = directory.path().join("disk");
             File::create(&path).unwrap().set_len(1 << 20).unwrap();
             let flags = OFlags::RDWR | OFlags::DIRECT;
             let can = match rustix::fs::open(&path, flags, rustix::fs::Mode::empty()) {
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn aligned_and_other_accesses_see_the_same_bytes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("disk");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
         File::create(&path).unwrap().set_len(1 << 20).unwrap();
         let mut device = Direct::open(&path, 512, false).unwrap();
         let mut buffer = Buffer::new(65536);

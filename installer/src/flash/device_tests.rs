@@ -70,14 +70,14 @@ impl Drop for Loop {
     }
 }
 
-/// A folder in memory whose file system knows no holes, so that nothing on it can be zeroed without writing.
+/// A directory in memory whose file system knows no holes, so that nothing on it can be zeroed without writing.
 struct Holeless(tempfile::TempDir);
 
 impl Holeless {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        host("mount", &["-t", "ramfs", "ramfs", folder.path().to_str().unwrap()]);
-        Self(folder)
+        let directory = tempfile::tempdir().unwrap();
+        host("mount", &["-t", "ramfs", "ramfs", directory.path().to_str().unwrap()]);
+        Self(directory)
     }
 }
 
@@ -118,9 +118,9 @@ fn flash_image(
 #[ignore = "makes loop devices: `cargo xtask test` runs it as root"]
 fn an_image_is_written_on_a_loop_device() {
     for sector_bytes in [512, 4096] {
-        let folder = tempfile::tempdir().unwrap();
-        let image = disk_image(folder.path(), sector_bytes);
-        let disk = Loop::over(folder.path().join("disk"), sector_bytes);
+        let directory = tempfile::tempdir().unwrap();
+        let image = disk_image(directory.path(), sector_bytes);
+        let disk = Loop::over(directory.path().join("disk"), sector_bytes);
         let done = flash(&image, &disk.device, None, &mut crate::silent).unwrap();
         judge(&disk.content(), &image, sector_bytes);
         assert_eq!((done.kept_bytes, done.left_bytes), (0, 0), "a loop device makes holes of its file");
@@ -130,10 +130,10 @@ fn an_image_is_written_on_a_loop_device() {
 #[test]
 #[ignore = "makes loop devices: `cargo xtask test` runs it as root"]
 fn zeros_are_written_where_they_count_on_a_loop_device() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let holeless = Holeless::new();
     for sector_bytes in [512, 4096] {
-        let image = slots_image(folder.path(), "ROOT", sector_bytes);
+        let image = slots_image(directory.path(), "ROOT", sector_bytes);
         let disk = Loop::over(holeless.0.path().join("disk"), sector_bytes);
         let path = disk.device.clone();
         let Target::Disk(seen) = Target::find(Path::new("/"), &path).unwrap() else { panic!("no disk") };
@@ -142,7 +142,7 @@ fn zeros_are_written_where_they_count_on_a_loop_device() {
         assert_eq!((untouched(&mut disk.content(), &image), done.left_bytes), (left(), 8 * MIB));
     }
     // A file there has the same trouble.
-    let (image, file) = (slots_image(folder.path(), "ROOT", 512), holeless.0.path().join("file"));
+    let (image, file) = (slots_image(directory.path(), "ROOT", 512), holeless.0.path().join("file"));
     fs::write(&file, vec![0xEE; usize::try_from(BYTES).unwrap()]).unwrap();
     let done = flash(&image, &file, None, &mut crate::silent).unwrap();
     let mut disk = Memory::new(BYTES, 512);
@@ -154,15 +154,15 @@ fn zeros_are_written_where_they_count_on_a_loop_device() {
 #[test]
 #[ignore = "makes loop devices: `cargo xtask test` runs it as root"]
 fn a_disk_that_is_pulled_out_is_gone_on_a_loop_device() {
-    let folder = tempfile::tempdir().unwrap();
-    let raw = disk_image(folder.path(), 512);
+    let directory = tempfile::tempdir().unwrap();
+    let raw = disk_image(directory.path(), 512);
     // Several pieces: what is read ahead is written when it is gone.
     let file = File::options().write(true).open(&raw).unwrap();
     for at in 1..7 {
         file.write_all_at(&vec![5; 1 << 20], at * MIB).unwrap();
     }
-    let note = folder.path().join("note.json");
-    let disk = Loop::over(folder.path().join("disk"), 512);
+    let note = directory.path().join("note.json");
+    let disk = Loop::over(directory.path().join("disk"), 512);
     let mut content = None;
     let error = flash(&raw, &disk.device, Some(&note), &mut |_| {
         content.get_or_insert_with(|| disk.pull_out());
@@ -183,13 +183,13 @@ fn says_that_it_is_gone(disk: &Loop, error: &Error) {
 #[test]
 #[ignore = "makes loop devices: `cargo xtask test` runs it as root"]
 fn a_disk_that_is_put_back_is_gone_on_with_on_a_loop_device() {
-    let folder = tempfile::tempdir().unwrap();
-    let (raw, file) = (folder.path().join("raw"), folder.path().join("disk"));
+    let directory = tempfile::tempdir().unwrap();
+    let (raw, file) = (directory.path().join("raw"), directory.path().join("disk"));
     let image: Vec<u8> = (0..80 * MIB / 8).flat_map(|word| (word | 1 << 63).to_le_bytes()).collect();
     fs::write(&raw, &image).unwrap();
     let image_file = Image::open_as_is(&raw).unwrap();
     File::create(&file).unwrap().set_len(96 * MIB).unwrap();
-    let (note, disk) = (folder.path().join("note.json"), Loop::with(file, 512));
+    let (note, disk) = (directory.path().join("note.json"), Loop::with(file, 512));
     let mut content = None;
     let error = flash_image(&image_file, &disk.device, Some(&note), &mut |progress| {
         if (progress.step, progress.done_bytes >= 70 * MIB) == ("write", true) {

@@ -89,13 +89,13 @@ impl Disk {
     }
 }
 
-/// All disks, by name. `root` is `/`, or a folder with the `sys` and `proc` of another machine.
+/// All disks, by name. `root` is `/`, or a directory with the `sys` and `proc` of another machine.
 pub fn list(root: &Path) -> Result<Vec<Disk>, Error> {
-    let folder = root.join("sys/block");
-    let failed = |source| Error::Look { path: folder.clone(), source };
+    let directory = root.join("sys/block");
+    let failed = |source| Error::Look { path: directory.clone(), source };
     let users = Users::read(root)?;
     let mut disks = Vec::new();
-    for item in fs::read_dir(&folder).map_err(failed)? {
+    for item in fs::read_dir(&directory).map_err(failed)? {
         let item = item.map_err(failed)?;
         let name = item.file_name().to_string_lossy().into_owned();
         if NOT_DISKS.iter().any(|prefix| name.starts_with(prefix)) {
@@ -139,29 +139,29 @@ fn mark_twins(disks: &mut [Disk]) {
     }
 }
 
-fn look(folder: &Path, name: String, users: &Users) -> Disk {
-    let number = |file: &str| text(&folder.join(file)).parse::<u64>().unwrap_or(0);
-    let device = fs::canonicalize(folder.join("device")).unwrap_or_default();
-    let vendor = text(&folder.join("device/vendor"));
+fn look(directory: &Path, name: String, users: &Users) -> Disk {
+    let number = |file: &str| text(&directory.join(file)).parse::<u64>().unwrap_or(0);
+    let device = fs::canonicalize(directory.join("device")).unwrap_or_default();
+    let vendor = text(&directory.join("device/vendor"));
     // PCI devices have numbers there.
     let vendor = if vendor.starts_with("0x") { String::new() } else { vendor };
-    let model = [text(&folder.join("device/model")), text(&folder.join("device/name"))];
+    let model = [text(&directory.join("device/model")), text(&directory.join("device/name"))];
     let model = model.into_iter().find(|model| !model.is_empty()).unwrap_or_default();
     let on_usb = device.components().any(|part| part.as_os_str().to_string_lossy().starts_with("usb"));
-    let is_card = name.starts_with("mmcblk") && text(&folder.join("device/type")) == "SD";
-    let (uses, is_system) = users.of(folder, &name);
+    let is_card = name.starts_with("mmcblk") && text(&directory.join("device/type")) == "SD";
+    let (uses, is_system) = users.of(directory, &name);
     Disk {
         bytes: number("size").saturating_mul(SYSFS_SECTOR_BYTES),
         sector_bytes: u32::try_from(number("queue/logical_block_size")).unwrap_or(0),
         model: format!("{vendor} {model}").trim().to_owned(),
-        serial: serial(folder, &device),
+        serial: serial(directory, &device),
         has_twin: false,
         is_removable: number("removable") == 1 || on_usb || is_card,
         is_read_only: number("ro") == 1,
         uses,
         is_system,
         zeroes_at_once: number("queue/write_zeroes_max_bytes") > 0,
-        backing_file: Some(text(&folder.join("loop/backing_file")))
+        backing_file: Some(text(&directory.join("loop/backing_file")))
             .filter(|path| !path.is_empty())
             .map(Into::into),
         name,
@@ -169,10 +169,10 @@ fn look(folder: &Path, name: String, users: &Users) -> Disk {
 }
 
 /// The disk's own, else the one of the USB device that it is in.
-fn serial(folder: &Path, device: &Path) -> String {
-    let own = [folder.join("device/serial"), folder.join("serial")];
-    let usb = device.ancestors().filter(|folder| folder.join("idVendor").exists());
-    let found = own.into_iter().chain(usb.map(|folder| folder.join("serial")));
+fn serial(directory: &Path, device: &Path) -> String {
+    let own = [directory.join("device/serial"), directory.join("serial")];
+    let usb = device.ancestors().filter(|directory| directory.join("idVendor").exists());
+    let found = own.into_iter().chain(usb.map(|directory| directory.join("serial")));
     found.map(|path| text(&path)).find(|serial| !serial.is_empty()).unwrap_or_default()
 }
 
@@ -204,9 +204,9 @@ impl Users {
     }
 
     /// What uses a disk, its partitions and what is made of them; whether the system does.
-    fn of(&self, folder: &Path, name: &str) -> (Vec<String>, bool) {
+    fn of(&self, directory: &Path, name: &str) -> (Vec<String>, bool) {
         let (mut uses, mut is_system) = (Vec::new(), false);
-        for (path, name) in parts(folder, name) {
+        for (path, name) in parts(directory, name) {
             let number = text(&path.join("dev"));
             let device = format!("/dev/{name}");
             let here = |mount: &&(String, String, String)| mount.0 == number || mount.1 == device;
@@ -230,18 +230,18 @@ impl Users {
 }
 
 /// A disk and its partitions.
-fn parts(folder: &Path, name: &str) -> Vec<(PathBuf, String)> {
-    let mut parts = vec![(folder.to_owned(), name.to_owned())];
-    for item in names(folder) {
-        if folder.join(&item).join("partition").exists() {
-            parts.push((folder.join(&item), item));
+fn parts(directory: &Path, name: &str) -> Vec<(PathBuf, String)> {
+    let mut parts = vec![(directory.to_owned(), name.to_owned())];
+    for item in names(directory) {
+        if directory.join(&item).join("partition").exists() {
+            parts.push((directory.join(&item), item));
         }
     }
     parts
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let items = fs::read_dir(folder).into_iter().flatten().flatten();
+fn names(directory: &Path) -> Vec<String> {
+    let items = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<_> = items.map(|item| item.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names

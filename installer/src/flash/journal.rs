@@ -49,10 +49,10 @@ pub(super) fn write(path: &Path, image: &str, target: &str, done_bytes: u64) -> 
     fs::rename(&fresh, path).map_err(failed)
 }
 
-/// The file that takes the note's place, in a folder that is there.
+/// The file that takes the note's place, in a directory that is there.
 fn fresh(path: &Path) -> io::Result<PathBuf> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
     }
     Ok(path.with_extension("new"))
 }

@@ -29,7 +29,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Looks at what a path leads to. `root` is `/`, or a folder with `sys` and `proc` of another machine.
+    /// Looks at what a path leads to. `root` is `/`, or a directory with `sys` and `proc` of another machine.
     pub fn find(root: &Path, path: &Path) -> Result<Self, Error> {
         if !path.exists() {
             // A misspelt disk must not become a file in memory.
@@ -37,9 +37,9 @@ impl Target {
                 let reason = "there is no such disk; `billetctl flash IMAGE` lists those that there are";
                 return Err(Error::Refused { target: path.display().to_string(), reason: reason.to_owned() });
             }
-            let folder = folder(path);
-            if !folder.is_dir() {
-                let reason = format!("there is no folder {}: make it first", folder.display());
+            let directory = directory(path);
+            if !directory.is_dir() {
+                let reason = format!("there is no directory {}: make it first", directory.display());
                 return Err(Error::Refused { target: path.display().to_string(), reason });
             }
             return Ok(Self::File { path: path.to_owned(), bytes: None });
@@ -79,8 +79,8 @@ impl Target {
                 Ok(path) => path.display().to_string(),
                 // One that is about to be made has the name that it will be found by.
                 Err(_) => {
-                    let folder = fs::canonicalize(folder(path)).unwrap_or_default();
-                    folder.join(path.file_name().unwrap_or_default()).display().to_string()
+                    let directory = fs::canonicalize(directory(path)).unwrap_or_default();
+                    directory.join(path.file_name().unwrap_or_default()).display().to_string()
                 }
             },
         }
@@ -146,16 +146,16 @@ impl Target {
     }
 }
 
-/// The folder that a file lies in.
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// The directory that a file lies in.
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where the note for a target is kept, in a folder of such notes.
+/// Where the note for a target is kept, in a directory of such notes.
 #[must_use]
-pub fn note_path(folder: &Path, target: &Target) -> PathBuf {
+pub fn note_path(directory: &Path, target: &Target) -> PathBuf {
     let digest = Digest::sha256(&[target.identity().as_bytes()]).to_string();
-    folder.join(format!("flash-{}.json", digest.get(..16).unwrap_or(&digest)))
+    directory.join(format!("flash-{}.json", digest.get(..16).unwrap_or(&digest)))
 }
 
 /// What new GUIDs are made from.
@@ -173,8 +173,8 @@ mod tests {
     use crate::flash::{Request, write};
 
     /// A file of as many mebibytes, and the same as an image.
-    fn image(folder: &Path, mebibytes: usize) -> (PathBuf, Image) {
-        let source = folder.join("image");
+    fn image(directory: &Path, mebibytes: usize) -> (PathBuf, Image) {
+        let source = directory.join("image");
         fs::write(&source, vec![5; mebibytes << 20]).unwrap();
         let image = Image::open_as_is(&source).unwrap();
         (source, image)
@@ -182,11 +182,11 @@ mod tests {
 
     #[test]
     fn a_file_is_made_as_long_as_the_image_and_an_existing_one_keeps_its_length() {
-        let folder = tempfile::tempdir().unwrap();
-        let (_, image) = image(folder.path(), 3);
-        let long = folder.path().join("long");
+        let directory = tempfile::tempdir().unwrap();
+        let (_, image) = image(directory.path(), 3);
+        let long = directory.path().join("long");
         fs::write(&long, vec![9; 5 << 20]).unwrap();
-        for (path, bytes) in [(folder.path().join("new"), 3 << 20), (long, 5 << 20)] {
+        for (path, bytes) in [(directory.path().join("new"), 3 << 20), (long, 5 << 20)] {
             let target = Target::find(Path::new("/"), &path).unwrap();
             target.check(&image, false).unwrap();
             let mut device = target.open(&image, false).unwrap();
@@ -202,9 +202,9 @@ mod tests {
 
     #[test]
     fn wrong_targets_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let (_, image) = image(folder.path(), 1);
-        let short = folder.path().join("short");
+        let directory = tempfile::tempdir().unwrap();
+        let (_, image) = image(directory.path(), 1);
+        let short = directory.path().join("short");
         fs::write(&short, "too short").unwrap();
         let target = Target::find(Path::new("/"), &short).unwrap();
         assert!(target.check(&image, true).unwrap_err().to_string().contains("choose a larger disk"));
@@ -214,17 +214,17 @@ mod tests {
             let error = Target::find(Path::new("/"), Path::new(path)).unwrap_err().to_string();
             assert!(error.contains(text), "{error}");
         }
-        let nowhere = folder.path().join("none/disk");
+        let nowhere = directory.path().join("none/disk");
         let error = Target::find(Path::new("/"), &nowhere).unwrap_err().to_string();
-        assert!(error.contains("there is no folder") && error.contains("none: make it first"), "{error}");
+        assert!(error.contains("there is no directory") && error.contains("none: make it first"), "{error}");
     }
 
     /// Under each of its names, as a loop device, and whatever is forced.
     #[test]
     fn the_image_itself_is_no_target() {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, image) = image(folder.path(), 1);
-        let (link, hard) = (folder.path().join("link"), folder.path().join("hard"));
+        let directory = tempfile::tempdir().unwrap();
+        let (source, image) = image(directory.path(), 1);
+        let (link, hard) = (directory.path().join("link"), directory.path().join("hard"));
         std::os::unix::fs::symlink(&source, &link).unwrap();
         fs::hard_link(&source, &hard).unwrap();
         for path in [&source, &link, &hard] {
@@ -256,7 +256,7 @@ mod tests {
             error.contains("/dev/loop7") && error.contains("a loop device over the image itself"),
             "{error}"
         );
-        let other = folder.path().join("other");
+        let other = directory.path().join("other");
         fs::write(&other, "x").unwrap();
         device(Some(other)).check(&image, true).unwrap();
         device(None).check(&image, true).unwrap();
@@ -264,14 +264,14 @@ mod tests {
 
     #[test]
     fn a_file_is_the_same_target_before_and_after_it_was_made() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("in")).unwrap();
-        let path = folder.path().join("in/../disk");
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("in")).unwrap();
+        let path = directory.path().join("in/../disk");
         let before = Target::find(Path::new("/"), &path).unwrap();
-        let (identity, note) = (before.identity(), note_path(folder.path(), &before));
+        let (identity, note) = (before.identity(), note_path(directory.path(), &before));
         fs::write(&path, "now it is there").unwrap();
         let after = Target::find(Path::new("/"), &path).unwrap();
-        assert_eq!((identity, note), (after.identity(), note_path(folder.path(), &after)));
+        assert_eq!((identity, note), (after.identity(), note_path(directory.path(), &after)));
         assert!(before.is_blank() && !after.is_blank());
         after.abandon();
         assert!(path.exists(), "it was there before");

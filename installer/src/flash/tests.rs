@@ -148,8 +148,8 @@ fn table(bytes: u64, sector_bytes: u32) -> Table {
 }
 
 /// A sparse image with a table, data in odd places and boot code.
-pub(super) fn disk_image(folder: &Path, sector_bytes: u32) -> PathBuf {
-    let path = folder.join("image.raw");
+pub(super) fn disk_image(directory: &Path, sector_bytes: u32) -> PathBuf {
+    let path = directory.join("image.raw");
     let file = File::create(&path).unwrap();
     file.set_len(9 * MIB).unwrap();
     for extent in table(9 * MIB, sector_bytes).extents().unwrap() {
@@ -205,8 +205,8 @@ pub(super) fn judge(disk: &Memory, image: &Path, sector_bytes: u32) {
 #[test]
 fn an_image_is_written_to_a_larger_disk() {
     for sector_bytes in [512, 4096] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = disk_image(folder.path(), sector_bytes);
+        let directory = tempfile::tempdir().unwrap();
+        let path = disk_image(directory.path(), sector_bytes);
         let image = Image::open(&path).unwrap();
         assert!(image.is_ours() && image.mapped_bytes() < 3 * MIB, "{}", image.mapped_bytes());
         let mut disk = Memory::new(20 * MIB, sector_bytes);
@@ -226,13 +226,13 @@ fn an_image_is_written_to_a_larger_disk() {
 
 #[test]
 fn a_packed_image_is_the_same_as_a_raw_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = disk_image(folder.path(), 512);
+    let directory = tempfile::tempdir().unwrap();
+    let path = disk_image(directory.path(), 512);
     let raw = std::fs::read(&path).unwrap();
     let with_size = zstd::bulk::compress(&raw, 3).unwrap();
     let without = zstd::encode_all(&raw[..], 3).unwrap();
     for (name, content) in [("with.zst", with_size), ("without.zst", without)] {
-        let packed = folder.path().join(name);
+        let packed = directory.path().join(name);
         std::fs::write(&packed, content).unwrap();
         let image = Image::open(&packed).unwrap();
         assert_eq!(image.bytes(), 9 * MIB);
@@ -246,9 +246,9 @@ fn a_packed_image_is_the_same_as_a_raw_one() {
 /// by, and whether it makes zeros by itself.
 #[test]
 fn an_interruption_anywhere_is_gone_on_from() {
-    let folder = tempfile::tempdir().unwrap();
-    let raw = disk_image(folder.path(), 512);
-    let packed = folder.path().join("image.raw.zst");
+    let directory = tempfile::tempdir().unwrap();
+    let raw = disk_image(directory.path(), 512);
+    let packed = directory.path().join("image.raw.zst");
     std::fs::write(&packed, zstd::encode_all(&std::fs::read(&raw).unwrap()[..], 3).unwrap()).unwrap();
     for path in [&raw, &packed] {
         let image = Image::open(path).unwrap();
@@ -268,8 +268,8 @@ fn an_interruption_anywhere_is_gone_on_from() {
 
 /// Interrupts before every single operation and goes on. Returns the bytes that did not have to be written again.
 fn sweep(image: &Image, raw: &Path, failing: &dyn Fn(usize) -> Counted) -> u64 {
-    let folder = tempfile::tempdir().unwrap();
-    let note = folder.path().join("state/note.json");
+    let directory = tempfile::tempdir().unwrap();
+    let note = directory.path().join("state/note.json");
     let mut whole = failing(usize::MAX);
     write(&request(image, None), &mut whole, &mut crate::silent).unwrap();
     let (operations, mut kept) = (whole.operations, 0);
@@ -303,18 +303,18 @@ fn sweep(image: &Image, raw: &Path, failing: &dyn Fn(usize) -> Counted) -> u64 {
 /// Nobody loses a disk for a note: who can keep none is told before, and whatever happens to it later is no reason to stop.
 #[test]
 fn a_note_that_cannot_be_kept_stops_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = disk_image(folder.path(), 512);
+    let directory = tempfile::tempdir().unwrap();
+    let path = disk_image(directory.path(), 512);
     let image = Image::open(&path).unwrap();
-    let good = folder.path().join("state/note.json");
+    let good = directory.path().join("state/note.json");
     check_note(&good).unwrap();
     assert_eq!(
-        std::fs::read_dir(folder.path().join("state")).unwrap().count(),
+        std::fs::read_dir(directory.path().join("state")).unwrap().count(),
         0,
         "it leaves nothing behind"
     );
-    let in_the_way = folder.path().join("file");
-    std::fs::write(&in_the_way, "a file where a folder is wanted").unwrap();
+    let in_the_way = directory.path().join("file");
+    std::fs::write(&in_the_way, "a file where a directory is wanted").unwrap();
     let note = in_the_way.join("note.json");
     let said = in_full(&check_note(&note).unwrap_err());
     assert!(said.contains("keep the note") && said.contains("note.json"), "{said}");
@@ -325,9 +325,9 @@ fn a_note_that_cannot_be_kept_stops_nothing() {
 
 #[test]
 fn a_note_that_lies_does_no_harm() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = disk_image(folder.path(), 512);
-    let note = folder.path().join("note.json");
+    let directory = tempfile::tempdir().unwrap();
+    let path = disk_image(directory.path(), 512);
+    let note = directory.path().join("note.json");
     let image = Image::open(&path).unwrap();
     // Everything is noted, and somebody else has written to the disk since.
     super::journal::write(&note, image.identity(), "disk 1", 9 * MIB).unwrap();
@@ -343,9 +343,9 @@ fn a_note_that_lies_does_no_harm() {
 /// Whatever a power cut leaves, the next attempt makes whole, with a note from any time before.
 #[test]
 fn a_power_cut_anywhere_is_gone_on_from() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = disk_image(folder.path(), 512);
-    let note = folder.path().join("note.json");
+    let directory = tempfile::tempdir().unwrap();
+    let path = disk_image(directory.path(), 512);
+    let note = directory.path().join("note.json");
     let image = Image::open(&path).unwrap();
     let mut recorder = Recorder::new(used(10 * MIB));
     write(&request(&image, None), &mut recorder, &mut crate::silent).unwrap();
@@ -361,8 +361,8 @@ fn a_power_cut_anywhere_is_gone_on_from() {
 
 #[test]
 fn what_is_no_disk_image_is_written_as_it_is_if_that_is_wanted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("plain");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("plain");
     for length in [100_usize, 700_000, 3_000_000] {
         let packed = zstd::encode_all(&pattern(0, length)[..], 3).unwrap();
         for content in [pattern(0, length), packed] {
@@ -382,13 +382,13 @@ fn what_is_no_disk_image_is_written_as_it_is_if_that_is_wanted() {
 
 #[test]
 fn an_image_that_was_cut_off_is_refused_raw_and_packed() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for sector_bytes in [512, 4096] {
-        let path = disk_image(folder.path(), sector_bytes);
+        let path = disk_image(directory.path(), sector_bytes);
         // The last partition ends with the seventh MiB.
         File::options().write(true).open(&path).unwrap().set_len(6 * MIB).unwrap();
         let raw = std::fs::read(&path).unwrap();
-        let packed = folder.path().join("cut.raw.zst");
+        let packed = directory.path().join("cut.raw.zst");
         std::fs::write(&packed, zstd::encode_all(&raw[..], 3).unwrap()).unwrap();
         for path in [&path, &packed] {
             let error = Image::open(path).unwrap_err();
@@ -398,9 +398,9 @@ fn an_image_that_was_cut_off_is_refused_raw_and_packed() {
         }
         assert_eq!(Image::open_as_is(&path).unwrap().bytes(), 6 * MIB);
     }
-    let path = disk_image(folder.path(), 512);
+    let path = disk_image(directory.path(), 512);
     let packed = zstd::encode_all(&std::fs::read(&path).unwrap()[..], 3).unwrap();
-    let short = folder.path().join("short.zst");
+    let short = directory.path().join("short.zst");
     std::fs::write(&short, &packed[..packed.len() - 100]).unwrap();
     for open in [Image::open, Image::open_as_is] {
         let text = open(&short).unwrap_err().to_string();
@@ -419,8 +419,8 @@ fn an_image_that_was_cut_off_is_refused_raw_and_packed() {
 
 #[test]
 fn an_iso_that_was_cut_off_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("image.iso");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image.iso");
     let mut iso = vec![0; 3 << 20];
     let at = ondisk::iso9660::DESCRIPTOR_OFFSET;
     iso[at..at + 6].copy_from_slice(b"\x01CD001");
@@ -436,8 +436,8 @@ fn an_iso_that_was_cut_off_is_refused() {
 /// Its partitions are all there: the table's copy is made anew on every disk.
 #[test]
 fn an_image_without_the_copy_of_its_table_is_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = disk_image(folder.path(), 512);
+    let directory = tempfile::tempdir().unwrap();
+    let path = disk_image(directory.path(), 512);
     let before = Image::open(&path).unwrap().table().unwrap().clone();
     // Right behind the last partition, where the copy of a table would be if the file were a disk.
     let file = File::options().write(true).open(&path).unwrap();
@@ -456,8 +456,8 @@ fn an_image_without_the_copy_of_its_table_is_whole() {
 
 #[test]
 fn what_cannot_be_written_is_refused_before_the_first_write() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = disk_image(folder.path(), 512);
+    let directory = tempfile::tempdir().unwrap();
+    let path = disk_image(directory.path(), 512);
     let image = Image::open(&path).unwrap();
     let refused = |mut disk: Memory| {
         let before = disk.clone();
@@ -472,7 +472,7 @@ fn what_cannot_be_written_is_refused_before_the_first_write() {
     for (start, text) in
         [(&b"QFI\xfb...."[..], "qemu-img convert -O raw"), (b"\xfd7zXZ\0", "xz --decompress"), (b"", "empty")]
     {
-        let other = folder.path().join("other");
+        let other = directory.path().join("other");
         for packed in [false, true] {
             let content = if packed { zstd::encode_all(start, 3).unwrap() } else { start.to_vec() };
             std::fs::write(&other, content).unwrap();
@@ -480,7 +480,7 @@ fn what_cannot_be_written_is_refused_before_the_first_write() {
             assert!(error.contains(text) || (packed && start.is_empty()), "{error}");
         }
     }
-    assert!(Image::open(folder.path()).is_err());
+    assert!(Image::open(directory.path()).is_err());
 }
 
 #[test]
@@ -510,8 +510,8 @@ fn a_disk_that_does_not_keep_what_is_written_is_found_out() {
             512
         }
     }
-    let folder = tempfile::tempdir().unwrap();
-    let image = disk_image(folder.path(), 512);
+    let directory = tempfile::tempdir().unwrap();
+    let image = disk_image(directory.path(), 512);
     let image = Image::open(&image).unwrap();
     let mut disk = Liar(used(12 * MIB));
     let error = write(&request(&image, None), &mut disk, &mut crate::silent).unwrap_err().to_string();

@@ -22,8 +22,8 @@ const CONTENT: [(u64, u64); 4] =
     [(MIB, MIB / 4), (5 * MIB / 2, MIB / 4), (3 * MIB, 3 * MIB / 2), (5 * MIB, MIB)];
 
 /// A sparse image with slots of 8 and 6 MiB of this name.
-pub(super) fn slots_image(folder: &Path, slot: &str, sector_bytes: u32) -> PathBuf {
-    let path = folder.join(format!("{slot}.raw"));
+pub(super) fn slots_image(directory: &Path, slot: &str, sector_bytes: u32) -> PathBuf {
+    let path = directory.join(format!("{slot}.raw"));
     let file = File::create(&path).unwrap();
     file.set_len(BYTES).unwrap();
     let (other, parts) = (format!("{slot}-B"), format!("{slot}-A"));
@@ -46,9 +46,9 @@ pub(super) fn slots_image(folder: &Path, slot: &str, sector_bytes: u32) -> PathB
 }
 
 /// The image in each of its forms: with holes, without, packed.
-fn forms(folder: &Path) -> [PathBuf; 3] {
-    let raw = slots_image(folder, "ROOT", 512);
-    let (dense, packed) = (folder.join("dense"), folder.join("packed"));
+fn forms(directory: &Path) -> [PathBuf; 3] {
+    let raw = slots_image(directory, "ROOT", 512);
+    let (dense, packed) = (directory.join("dense"), directory.join("packed"));
     let content = std::fs::read(&raw).unwrap();
     std::fs::write(&dense, &content).unwrap();
     std::fs::write(&packed, zstd::encode_all(&content[..], 3).unwrap()).unwrap();
@@ -78,8 +78,8 @@ pub(super) fn left() -> Vec<u64> {
 
 #[test]
 fn zeros_behind_the_layers_are_not_written_in_whatever_form_the_image_comes() {
-    let folder = tempfile::tempdir().unwrap();
-    let forms = forms(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let forms = forms(directory.path());
     for path in &forms {
         let image = Image::open(path).unwrap();
         let mut disk = Counted::slow(used(24 * MIB));
@@ -98,8 +98,9 @@ fn zeros_behind_the_layers_are_not_written_in_whatever_form_the_image_comes() {
 /// Of what is not ours nobody knows who reads what, nor of a file that is written as it is.
 #[test]
 fn all_zeros_of_other_images_are_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let (ours, other) = (slots_image(folder.path(), "ROOT", 512), slots_image(folder.path(), "data", 512));
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, other) =
+        (slots_image(directory.path(), "ROOT", 512), slots_image(directory.path(), "data", 512));
     for (path, image) in [
         (&ours, Image::open_as_is(&ours)),
         (&other, Image::open(&other)),
@@ -116,8 +117,8 @@ fn all_zeros_of_other_images_are_written() {
 /// Of the zeros that are written the time left must know.
 #[test]
 fn zeros_that_are_written_count_in_the_progress() {
-    let folder = tempfile::tempdir().unwrap();
-    let [raw, dense, packed] = forms(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let [raw, dense, packed] = forms(directory.path());
     let mapped = Image::open(&raw).unwrap().mapped_bytes();
     for (path, slow, total) in [
         (&raw, true, BYTES - 8 * MIB),
@@ -151,17 +152,17 @@ fn zeros_that_are_written_count_in_the_progress() {
 /// What an earlier attempt made zeros is looked at, and made zeros again only where it is not.
 #[test]
 fn zeros_that_are_there_are_not_written_again() {
-    let folder = tempfile::tempdir().unwrap();
-    for path in forms(folder.path()) {
+    let directory = tempfile::tempdir().unwrap();
+    for path in forms(directory.path()) {
         let image = Image::open(&path).unwrap();
-        let note = folder.path().join("note.json");
+        let note = directory.path().join("note.json");
         let mut disk = Counted::slow(used(24 * MIB));
         let first = write(&request(&image, None), &mut disk, &mut crate::silent).unwrap();
         // Somebody has written to the EFI system partition since.
         disk.disk.write_at(2 * MIB + 5, &[7]).unwrap();
         super::journal::write(&note, image.identity(), "disk 1", 20 * MIB).unwrap();
         let again = write(&request(&image, Some(&note)), &mut disk, &mut crate::silent).unwrap();
-        assert_eq!(untouched(&mut disk.disk, &folder.path().join("ROOT.raw")), left());
+        assert_eq!(untouched(&mut disk.disk, &directory.path().join("ROOT.raw")), left());
         let (before, ends) = (first.zeroed_bytes, 2 * MIB);
         assert!(before > 8 * MIB && (ends + 1..ends + 3 * MIB).contains(&again.zeroed_bytes), "{again:?}");
         assert!(again.kept_bytes > 7 * MIB && again.left_bytes == 8 * MIB, "{again:?}");
@@ -170,8 +171,8 @@ fn zeros_that_are_there_are_not_written_again() {
 
 #[test]
 fn zeros_that_were_written_are_read_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let image = slots_image(folder.path(), "ROOT", 512);
+    let directory = tempfile::tempdir().unwrap();
+    let image = slots_image(directory.path(), "ROOT", 512);
     let image = Image::open(&image).unwrap();
     // Between two files, between two layers, at the end of a slot, in META, and at the end of the disk.
     for stuck in [2 * MIB + 9, 5 * MIB - 100, 11 * MIB - 1, 17 * MIB, 23 * MIB + 3] {

@@ -19,13 +19,13 @@ use crate::Error;
 use crate::entries::{Entry, Trial};
 use crate::system::check_whole_line;
 
-/// The folder of a root with the boot parts has the image of the first sector under this name. Kernel layer.
+/// The directory of a root with the boot parts has the image of the first sector under this name. Kernel layer.
 pub const BOOT_NAME: &str = "grub-boot.img";
 
 /// The image of the BIOS boot partition, likewise.
 pub const CORE_NAME: &str = "grub-core.img";
 
-/// GRUB's folder on the EFI system partition; the core image knows it as `(,gpt1)/grub`.
+/// GRUB's directory on the EFI system partition; the core image knows it as `(,gpt1)/grub`.
 pub const DIRECTORY: &str = "grub";
 
 /// What GRUB runs: the choice of the UKI.
@@ -50,10 +50,10 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Reads the images from the folder of a root with the boot parts.
-    pub fn read(folder: &Path) -> Result<Self, Error> {
+    /// Reads the images from the directory of a root with the boot parts.
+    pub fn read(directory: &Path) -> Result<Self, Error> {
         let read = |name: &str| {
-            let path = folder.join(name);
+            let path = directory.join(name);
             fs::read(&path).map_err(Error::read(&path))
         };
         Ok(Self { boot: read(BOOT_NAME)?, core: read(CORE_NAME)? })

@@ -25,7 +25,7 @@ use crate::{Error, Progress, output};
 const STAGE: &str = "customization";
 /// Where the triggers copy the stage to.
 const COPY: &str = "rootfs";
-/// Folder of the parts.
+/// Directory of the parts.
 const PARTS: &str = "billet";
 /// Parts that there may be none of any more.
 const MAY_BE_GONE: [&str; 4] = [names::KERNEL, names::NETWORK, names::FIRMWARE, names::SIGNED_UKI];
@@ -84,14 +84,14 @@ fn named(layers: &[Layer], layer: &Layer) -> bool {
 }
 
 /// Parts that are as they were are not written: they would be in the new image once more.
-fn put_boot_parts(folder: &Path, boot: &BootParts) -> Result<(), Error> {
+fn put_boot_parts(directory: &Path, boot: &BootParts) -> Result<(), Error> {
     let others = [
         (names::NETWORK, boot.network.as_slice()),
         (names::FIRMWARE, boot.firmware.as_slice()),
         (names::SIGNED_UKI, boot.signed_uki.as_slice()),
     ];
     for (name, content) in boot.of_kernel().into_iter().chain(boot.of_base()).chain(others) {
-        let path = folder.join(name);
+        let path = directory.join(name);
         if MAY_BE_GONE.contains(&name) && content.is_empty() {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -27,7 +27,7 @@ const STICK_SECTOR_BYTES: u32 = 512;
 /// FAT32 has no smaller volumes above 33 MiB.
 const LEAST_BOOT_BYTES: u64 = 36 << 20;
 
-/// For the volume's own tables and folders.
+/// For the volume's own tables and directories.
 const SPARE_BYTES: u64 = 2 << 20;
 
 /// Kept free for configs that are added later: the old bundle and the new one lie there side by side.
@@ -48,8 +48,9 @@ pub(super) fn write(source: &Source, path: &Path, progress: &mut dyn FnMut(Progr
     let files_bytes = files.iter().map(|file| file.content.len() as u64).sum::<u64>();
     let volume = boot_volume(&seed, files_bytes + if esp.configs.is_some() { CONFIG_BYTES } else { 0 });
     let layers = &source.system.manifest.layers;
-    let folder = LAYER_DIR.trim_start_matches('/');
-    let names: Vec<String> = layers.iter().map(|layer| format!("{folder}/{}", layer.file_name())).collect();
+    let directory = LAYER_DIR.trim_start_matches('/');
+    let names: Vec<String> =
+        layers.iter().map(|layer| format!("{directory}/{}", layer.file_name())).collect();
     let described: Vec<iso9660::File<'_>> = names
         .iter()
         .zip(layers)

@@ -33,7 +33,7 @@ use crate::{Error, Progress, output, system};
 /// Name of the disk in a tar file: what Google's cloud looks for.
 const TAR_NAME: &str = "disk.raw";
 
-/// Removes a file or folder that a build has not finished, by its temporary name. Folders that are none of ours, which were
+/// Removes a file or directory that a build has not finished, by its temporary name. Directories that are none of ours, which were
 /// beside the one before, stay, and so does what they lie in.
 ///
 /// # Errors
@@ -63,7 +63,7 @@ pub enum Kind {
     Initramfs,
     /// The UKI's command line.
     CommandLine,
-    /// A folder for iPXE.
+    /// A directory for iPXE.
     Pxe,
     /// What `upgrade --image` installs, as an OCI layout.
     Installer,
@@ -88,7 +88,7 @@ impl Kind {
         Self::DockerInstaller,
     ];
 
-    /// The file or folder that it is written to.
+    /// The file or directory that it is written to.
     #[must_use]
     pub fn file_name(self, source: &Source) -> String {
         let (name, architecture) = (source.name(), source.system.boot.architecture().name());

@@ -1,8 +1,8 @@
 //! Opening a system: its parts as files, or an installer image.
 //!
 //! Owns: finding all parts, each by its name, before anything is made of them.
-//! Does not: change them; of an installer image the layers go to a folder of the caller's.
-//! Source: docs/formats/installer-image.md, whose files a folder of parts has under the same names.
+//! Does not: change them; of an installer image the layers go to a directory of the caller's.
+//! Source: docs/formats/installer-image.md, whose files a directory of parts has under the same names.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
@@ -23,42 +23,42 @@ use crate::{Error, custom, layer};
 /// How much of a layer is copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What a folder with an OCI layout has.
+/// What a directory with an OCI layout has.
 const LAYOUT: &str = "oci-layout";
-/// The installer image in the folder of a build.
+/// The installer image in the directory of a build.
 const BUILT: &str = "installer.oci.tar";
 
 impl Source {
-    /// Reads a folder of parts or an installer image, also as a folder with an OCI layout; what has to be unpacked goes
+    /// Reads a directory of parts or an installer image, also as a directory with an OCI layout; what has to be unpacked goes
     /// to `work`, which must be there.
     pub fn open(path: &Path, work: &Path) -> Result<Self, Error> {
         let status = fs::metadata(path).map_err(Error::read(path))?;
         let is_layout = path.join(LAYOUT).is_file();
-        if status.is_dir() && !is_layout { Self::folder(path) } else { Self::image(path, work) }
+        if status.is_dir() && !is_layout { Self::directory(path) } else { Self::image(path, work) }
     }
 
-    /// `root.json`, `boot/` and `layers/`, there or in a folder `billet`.
-    fn folder(path: &Path) -> Result<Self, Error> {
+    /// `root.json`, `boot/` and `layers/`, there or in a directory `billet`.
+    fn directory(path: &Path) -> Result<Self, Error> {
         let inner = path.join("billet");
-        let folder = if inner.join("root.json").is_file() { inner } else { path.to_owned() };
-        let missing = |part: String| Error::MissingPart { from: folder.display().to_string(), part };
-        let built = folder.join(BUILT);
-        if !folder.join("boot").is_dir() && built.is_file() {
-            return Err(Error::BuildFolder { folder, image: built });
+        let directory = if inner.join("root.json").is_file() { inner } else { path.to_owned() };
+        let missing = |part: String| Error::MissingPart { from: directory.display().to_string(), part };
+        let built = directory.join(BUILT);
+        if !directory.join("boot").is_dir() && built.is_file() {
+            return Err(Error::BuildDirectory { directory, image: built });
         }
-        let manifest = folder.join("root.json");
+        let manifest = directory.join("root.json");
         if !manifest.is_file() {
             return Err(missing("root.json".into()));
         }
         let manifest = RootManifest::parse(&fs::read(&manifest).map_err(Error::read(&manifest))?)?;
         let boot = BootParts::by_name(|name| {
-            let path = folder.join("boot").join(name);
+            let path = directory.join("boot").join(name);
             match fs::read(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Err(missing(format!("boot/{name}"))),
                 other => other.map_err(Error::read(&path)),
             }
         })?;
-        let layers = folder.join("layers");
+        let layers = directory.join("layers");
         for layer in &manifest.layers {
             if !layers.join(layer.file_name()).is_file() {
                 return Err(missing(format!("layers/{} (layer {})", layer.file_name(), layer.name)));
@@ -155,8 +155,8 @@ mod tests {
         let (from, to) = (Path::new("image.tar"), Path::new("out/layer"));
         let error = copy(&mut &[1; 5000][..], from, &mut full, to).unwrap_err();
         assert_eq!(error.to_string(), "write out/layer");
-        let mut folder = File::open(".").unwrap();
-        let error = copy(&mut folder, from, &mut full, to).unwrap_err();
+        let mut directory = File::open(".").unwrap();
+        let error = copy(&mut directory, from, &mut full, to).unwrap_err();
         assert_eq!(error.to_string(), "read image.tar");
     }
 }

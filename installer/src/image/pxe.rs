@@ -1,9 +1,9 @@
-//! A folder for iPXE: kernel, tiny initramfs, layers as files, and a script that names them; and the stub of which
+//! A directory for iPXE: kernel, tiny initramfs, layers as files, and a script that names them; and the stub of which
 //! `billetctl netboot serve` makes a UKI for firmware that loads no iPXE.
 //!
-//! Owns: the script. Its names are relative, so the folder may lie anywhere on an HTTP server: the layers' address is
+//! Owns: the script. Its names are relative, so the directory may lie anywhere on an HTTP server: the layers' address is
 //! made when it runs, from where it came from.
-//! Order: the folder is made anew and takes the place of the one before at once. That one's layers, with a config in one
+//! Order: the directory is made anew and takes the place of the one before at once. That one's layers, with a config in one
 //! perhaps, shall not be served on; iPXE, which somebody put there, shall.
 //! Source: docs/formats/pxe.md; ipxe.org on `initrd=` for kernels that start by EFI, and on the setting `cwduri`.
 
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::Error;
-use crate::output::{self, Folder};
+use crate::output::{self, Directory};
 use crate::source::Source;
 use crate::system::check_room;
 
@@ -29,13 +29,13 @@ pub(super) const OURS: [&str; 6] = [KERNEL, INITRAMFS, LAYERS, COMMAND_LINE, STU
 /// last, and nobody hears of a part that the kernel cuts off; `netboot serve` counts what it adds.
 const ADDED_BYTES: usize = 256;
 
-pub(super) fn write(source: &Source, folder: &Path) -> Result<(), Error> {
+pub(super) fn write(source: &Source, directory: &Path) -> Result<(), Error> {
     source.system.check_kernel()?;
     let boot = &source.system.boot;
     let command_line = without_volume(&boot.command_line);
     check_room(&command_line, ADDED_BYTES)?;
     let initramfs = source.system.network_initramfs()?.ok_or(Error::NoNetworkDrivers)?;
-    let output = Folder::create(folder)?;
+    let output = Directory::create(directory)?;
     let layers = output.path().join(LAYERS);
     fs::create_dir_all(&layers).map_err(Error::write(&layers))?;
     for layer in &source.system.manifest.layers {

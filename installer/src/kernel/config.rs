@@ -33,10 +33,10 @@ pub(super) fn find(
     if let Some(path) = named {
         return named_one(path, release).map(Some);
     }
-    let folder = vmlinuz.parent().unwrap_or(Path::new(""));
-    let beside = folder.join(format!("config-{release}"));
+    let directory = vmlinuz.parent().unwrap_or(Path::new(""));
+    let beside = directory.join(format!("config-{release}"));
     let built = modules.map(|modules| modules.join("config"));
-    let names = [beside, folder.join("config"), folder.join(".config")];
+    let names = [beside, directory.join("config"), directory.join(".config")];
     for path in names.into_iter().chain(built) {
         // What is called so may be something else.
         if path.is_file()

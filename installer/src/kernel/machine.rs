@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn only_the_head_of_a_file_is_read() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let zst = zstd::encode_all(&header(183)[..], 3).unwrap();
         for (name, content) in [
             ("a.ko", header(183)),
@@ -135,7 +135,7 @@ mod tests {
             ("a.ko.xz", XZ_ARM64.to_vec()),
             ("a.ko.zst", zst),
         ] {
-            let host = folder.path().join(name);
+            let host = directory.path().join(name);
             std::fs::write(&host, content).unwrap();
             // With holes, and longer than any memory.
             File::options().write(true).open(&host).unwrap().set_len(4 << 40).unwrap();
@@ -144,7 +144,7 @@ mod tests {
             let error = check_machines("6.13.0-own", &files, Architecture::Amd64).unwrap_err().to_string();
             assert!(error.contains(&format!("module {name} is for arm64")), "{error}");
         }
-        let missing = Entry::new(0o644, Node::File(folder.path().join("none")));
+        let missing = Entry::new(0o644, Node::File(directory.path().join("none")));
         let files = Files::from([("b.ko".to_owned(), missing)]);
         let error = check_machines("6.13.0-own", &files, Architecture::Arm64).unwrap_err();
         assert!(matches!(error, Error::Read { .. }), "{error}");

@@ -35,7 +35,7 @@ pub use sets::{ModuleSet, Resolved};
 pub struct Given {
     /// A bzImage, or an Image for arm64.
     pub path: PathBuf,
-    /// Its modules: the folder of the release, or one that holds it as `lib/modules/RELEASE`.
+    /// Its modules: the directory of the release, or one that holds it as `lib/modules/RELEASE`.
     pub modules: Option<PathBuf>,
     /// What it was built with; looked for beside the kernel, the modules and in the kernel where it is not named.
     pub config: Option<PathBuf>,
@@ -121,7 +121,7 @@ impl Given {
         let modules = self
             .modules
             .as_ref()
-            .map(|folder| Modules::read(folder, Some(&release), architecture))
+            .map(|directory| Modules::read(directory, Some(&release), architecture))
             .transpose()?;
         if let Some(modules) = modules.as_ref().filter(|modules| modules.release != release) {
             return Err(Error::KernelMismatch { kernel: release, modules: modules.release.clone() });

@@ -20,7 +20,7 @@ use crate::tree::{Entry, Node, Tree};
 /// The index files that a node reads.
 const INDEX: [&str; 4] = ["modules.dep", "modules.alias", "modules.softdep", "modules.builtin"];
 
-/// Links to the folders in which modules were built.
+/// Links to the directories in which modules were built.
 const LINKS: [&str; 2] = ["build", "source"];
 
 /// Largest module, in bytes: a limit for broken files, far above any real module.
@@ -29,7 +29,7 @@ const MOST_MODULE_BYTES: u64 = 256 << 20;
 /// Names of modules that init loads without being asked by a device.
 const LOAD_LIST: &str = "etc/billet/modules.load";
 
-/// Files by their paths below the folder of the release.
+/// Files by their paths below the directory of the release.
 pub(crate) type Files = BTreeMap<String, Entry>;
 
 /// The modules of one release.
@@ -41,13 +41,13 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    /// Reads a folder of the user's: that of a release, `lib/modules`, or what has one of these in it.
+    /// Reads a directory of the user's: that of a release, `lib/modules`, or what has one of these in it.
     pub(super) fn read(
-        folder: &Path,
+        directory: &Path,
         wanted: Option<&str>,
         architecture: Architecture,
     ) -> Result<Self, Error> {
-        let place = place(folder, wanted)?;
+        let place = place(directory, wanted)?;
         let release = place.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let mut tree = Tree::new();
         tree.load("", &place)?;
@@ -74,18 +74,18 @@ impl Modules {
     }
 }
 
-/// The folder of one release.
-fn place(folder: &Path, wanted: Option<&str>) -> Result<PathBuf, Error> {
+/// The directory of one release.
+fn place(directory: &Path, wanted: Option<&str>) -> Result<PathBuf, Error> {
     // A kernel with everything built in has no modules, and a list of what is built in all the same.
     let is_release = |path: &Path| {
         path.join("kernel").is_dir() || [INDEX[0], INDEX[3]].iter().any(|name| path.join(name).is_file())
     };
-    if is_release(folder) {
-        return Ok(folder.to_owned());
+    if is_release(directory) {
+        return Ok(directory.to_owned());
     }
-    let kernel = folder.display().to_string();
-    let inner = ["lib/modules", "usr/lib/modules"].map(|name| folder.join(name));
-    let above = inner.into_iter().find(|path| path.is_dir()).unwrap_or_else(|| folder.to_owned());
+    let kernel = directory.display().to_string();
+    let inner = ["lib/modules", "usr/lib/modules"].map(|name| directory.join(name));
+    let above = inner.into_iter().find(|path| path.is_dir()).unwrap_or_else(|| directory.to_owned());
     let mut found = Vec::new();
     for item in fs::read_dir(&above).map_err(Error::list(&above))? {
         found.push(item.map_err(Error::list(&above))?.path());
@@ -97,11 +97,12 @@ fn place(folder: &Path, wanted: Option<&str>) -> Result<PathBuf, Error> {
         (Some(path), _) | (None, [path]) => Ok(path.clone()),
         (None, []) => Err(Error::Kernel {
             kernel,
-            reason: "no modules are there: name the folder lib/modules/RELEASE".into(),
+            reason: "no modules are there: name the directory lib/modules/RELEASE".into(),
         }),
         (None, several) => {
             let names = several.iter().filter_map(|path| path.file_name()?.to_str()).collect::<Vec<_>>();
-            let reason = format!("modules of several kernels ({}): name the folder of one", names.join(", "));
+            let reason =
+                format!("modules of several kernels ({}): name the directory of one", names.join(", "));
             Err(Error::Kernel { kernel, reason })
         }
     }
@@ -190,12 +191,12 @@ pub(crate) fn initramfs(
         return Err(Error::Kernel { kernel: release.to_owned(), reason });
     }
     let paths: Vec<&str> = resolved.paths.iter().copied().collect();
-    let folder = format!("lib/modules/{release}");
+    let directory = format!("lib/modules/{release}");
     for path in &paths {
-        tree.bytes(&format!("{folder}/{path}"), 0o644, content(path)?)?;
+        tree.bytes(&format!("{directory}/{path}"), 0o644, content(path)?)?;
     }
     for (name, text) in index_files(&texts.only(&paths)) {
-        tree.bytes(&format!("{folder}/{name}"), 0o644, text)?;
+        tree.bytes(&format!("{directory}/{name}"), 0o644, text)?;
     }
     Ok(tree)
 }
@@ -216,13 +217,13 @@ pub(crate) fn network(
     }
     let more = cards.resolve(&index).paths;
     let mut tree = Tree::new();
-    let folder = format!("lib/modules/{release}");
+    let directory = format!("lib/modules/{release}");
     for path in more.difference(&base) {
-        tree.bytes(&format!("{folder}/{path}"), 0o644, content(path)?)?;
+        tree.bytes(&format!("{directory}/{path}"), 0o644, content(path)?)?;
     }
     let all: Vec<&str> = base.union(&more).copied().collect();
     for (name, text) in index_files(&texts.only(&all)) {
-        tree.bytes(&format!("{folder}/{name}"), 0o644, text)?;
+        tree.bytes(&format!("{directory}/{name}"), 0o644, text)?;
     }
     Ok(Some(tree))
 }
@@ -231,7 +232,7 @@ pub(crate) fn network(
 mod tests {
     use super::*;
 
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (name, content) in files {
             let path = dir.path().join(name);
@@ -245,8 +246,8 @@ mod tests {
         "kernel/a/loop.ko\nkernel/squashfs.ko\nkernel/overlay.ko\nkernel/dm-mod.ko\nkernel/dm-verity.ko\n";
 
     #[test]
-    fn modules_are_found_wherever_the_folder_begins() {
-        let dir = folder(&[
+    fn modules_are_found_wherever_the_directory_begins() {
+        let dir = directory(&[
             ("lib/modules/6.1/modules.dep", "kernel/vfat.ko:\n"),
             ("lib/modules/6.1/modules.builtin", BUILTIN),
             ("lib/modules/6.1/kernel/vfat.ko", "module"),
@@ -265,13 +266,13 @@ mod tests {
         assert!(!list.contains("\nsquashfs"), "{list}");
         fs::create_dir_all(dir.path().join("lib/modules/6.2/kernel")).unwrap();
         let error = Modules::read(dir.path(), None, Architecture::Amd64).unwrap_err().to_string();
-        assert!(error.contains("several kernels (6.1, 6.2): name the folder of one"), "{error}");
+        assert!(error.contains("several kernels (6.1, 6.2): name the directory of one"), "{error}");
         assert_eq!(Modules::read(dir.path(), Some("6.2"), Architecture::Amd64).unwrap().release, "6.2");
     }
 
     #[test]
     fn a_root_on_the_network_takes_the_cards_drivers_besides() {
-        let dir = folder(&[
+        let dir = directory(&[
             (
                 "6.1/modules.dep",
                 "kernel/vfat.ko:\nkernel/igb.ko: kernel/dca.ko\nkernel/dca.ko:\nkernel/sound.ko:\n",
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn what_cannot_be_indexed_or_mounts_no_root_is_said() {
         let error = |files: &[(&str, &str)]| {
-            let dir = folder(files);
+            let dir = directory(files);
             let modules = Modules::read(dir.path(), None, Architecture::Amd64);
             let made = modules.and_then(|modules| {
                 initramfs(Architecture::Amd64, Some("6.1"), &modules.texts, &|_| Ok(Vec::new()))

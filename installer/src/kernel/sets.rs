@@ -68,7 +68,7 @@ impl ModuleSet {
                 return Err(bad(format!("group {}: the reason is a sentence", group.name)));
             }
             if group.load && group.modules.iter().any(|module| module.ends_with('/')) {
-                return Err(bad(format!("group {}: a folder has no load order", group.name)));
+                return Err(bad(format!("group {}: a directory has no load order", group.name)));
             }
             only(group.only.as_deref()).map_err(|word| bad(format!("group {}: {word}", group.name)))?;
         }
@@ -102,7 +102,7 @@ impl ModuleSet {
         text
     }
 
-    /// The modules that are named, folders left out.
+    /// The modules that are named, directories left out.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let all = self.groups.iter().flat_map(|group| &group.modules);
         all.map(String::as_str).filter(|name| !name.ends_with('/'))
@@ -141,9 +141,9 @@ pub(super) fn only(name: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// Every module below a folder of the release's `kernel/`.
-fn below<'a>(index: &Index<'a>, folder: &str) -> impl Iterator<Item = Module<'a>> + use<'a> {
-    let prefix = format!("kernel/{folder}");
+/// Every module below a directory of the release's `kernel/`.
+fn below<'a>(index: &Index<'a>, directory: &str) -> impl Iterator<Item = Module<'a>> + use<'a> {
+    let prefix = format!("kernel/{directory}");
     let paths = index.dep.lines().filter_map(|line| line.split_once(':').map(|(path, _)| path));
     paths.filter(move |path| path.starts_with(&prefix)).map(|path| Module { path })
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_takes_its_own_modules_only() {
+    fn a_directory_takes_its_own_modules_only() {
         assert_eq!(set("\"lib/\"", "").resolve(&index()).paths.len(), 2);
     }
 
@@ -204,8 +204,8 @@ mod tests {
             )
             .is_err()
         );
-        let folder = "[[group]]\nname = 'a'\nreason = 'Why.'\nload = true\nmodules = ['lib/']\n";
-        assert!(ModuleSet::parse("x", folder, Architecture::Amd64).is_err());
+        let directory = "[[group]]\nname = 'a'\nreason = 'Why.'\nload = true\nmodules = ['lib/']\n";
+        assert!(ModuleSet::parse("x", directory, Architecture::Amd64).is_err());
         for architecture in Architecture::ALL {
             ModuleSet::initramfs(architecture).unwrap();
         }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::{Error, Signer, message};
 
-/// Where systemd-boot looks for the files on an EFI system partition, and their names in a folder.
+/// Where systemd-boot looks for the files on an EFI system partition, and their names in a directory.
 const FILES: [(&str, &str); 3] = [
     ("loader/keys/auto/PK.auth", "PK.auth"),
     ("loader/keys/auto/KEK.auth", "KEK.auth"),
@@ -95,14 +95,14 @@ impl Enrolment {
         Ok(Self { pk: file("PK", GLOBAL)?, kek: file("KEK", GLOBAL)?, db: file("db", SECURITY)? })
     }
 
-    /// Reads them from a folder, for a disk whose files `signer` signs.
+    /// Reads them from a directory, for a disk whose files `signer` signs.
     ///
     /// # Errors
     /// [`Error::Read`] names a file that is missing; [`Error::Enrolment`] a `db.auth` that does not have the signer's
     /// certificate: firmware that enrols it refuses what lies beside it.
-    pub fn read(folder: &Path, signer: &Signer) -> Result<Self, Error> {
+    pub fn read(directory: &Path, signer: &Signer) -> Result<Self, Error> {
         let read = |(_, name): (&str, &str)| {
-            let path = folder.join(name);
+            let path = directory.join(name);
             fs::read(&path).map_err(|source| Error::Read { path, source })
         };
         let [pk, kek, db] = FILES.map(read);
@@ -111,7 +111,7 @@ impl Enrolment {
         if !found.db.windows(certificate.len()).any(|window| window == certificate) {
             let reason = "the certificate of --sign-certificate is not in it, so firmware that enrols it would refuse this \
                           image: make it with `billetctl gen secureboot database` of the same key";
-            return Err(Error::Enrolment { path: folder.join("db.auth"), reason });
+            return Err(Error::Enrolment { path: directory.join("db.auth"), reason });
         }
         Ok(found)
     }

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::*;
 
-fn run(folder: &Path, program: &str, words: &str) -> String {
-    let ran = Command::new(program).current_dir(folder).args(words.split(' ')).output();
+fn run(directory: &Path, program: &str, words: &str) -> String {
+    let ran = Command::new(program).current_dir(directory).args(words.split(' ')).output();
     let ran = ran.unwrap_or_else(|error| panic!("{program}: {error}"));
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{program} {words}: {said}");
@@ -14,12 +14,12 @@ fn run(folder: &Path, program: &str, words: &str) -> String {
 }
 
 /// A key and its certificate, made as the page says.
-fn signer(folder: &Path, name: &str) -> Signer {
+fn signer(directory: &Path, name: &str) -> Signer {
     let words = format!(
         "req -new -x509 -newkey rsa:2048 -nodes -subj /CN={name} -days 1 -keyout {name}.key -out {name}.pem"
     );
-    run(folder, "openssl", &words);
-    let read = |end: &str| std::fs::read_to_string(folder.join(format!("{name}.{end}"))).unwrap();
+    run(directory, "openssl", &words);
+    let read = |end: &str| std::fs::read_to_string(directory.join(format!("{name}.{end}"))).unwrap();
     Signer::from_pem(&read("key"), &read("pem")).unwrap()
 }
 
@@ -59,8 +59,8 @@ fn stub() -> Vec<u8> {
 
 #[test]
 fn sbverify_takes_what_we_sign_and_nothing_else() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     let (ours, other) = (signer(at, "ours"), signer(at, "other"));
     // Of odd length too: a signature begins at a whole step.
     for more in [0, 3] {
@@ -97,8 +97,8 @@ fn sbverify_takes_what_we_sign_and_nothing_else() {
 
 #[test]
 fn sbsign_s_signatures_have_our_digest() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     signer(at, "ours");
     std::fs::write(at.join("plain.efi"), stub()).unwrap();
     run(at, "sbsign", "--key ours.key --cert ours.pem --output theirs.efi plain.efi");
@@ -112,8 +112,8 @@ fn sbsign_s_signatures_have_our_digest() {
 
 #[test]
 fn a_key_signs_a_file_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let (ours, other) = (signer(folder.path(), "ours"), signer(folder.path(), "other"));
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, other) = (signer(directory.path(), "ours"), signer(directory.path(), "other"));
     let both = sign(&sign(&stub(), &ours).unwrap(), &other).unwrap();
     for signer in [&ours, &other] {
         assert_eq!(sign(&both, signer).unwrap(), both);
@@ -122,8 +122,8 @@ fn a_key_signs_a_file_once() {
 
 #[test]
 fn files_of_keys_are_named_with_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     signer(at, "one");
     run(at, "openssl", "pkey -in one.key -aes256 -passout pass:x -out encrypted.key");
     run(at, "openssl", "rsa -in one.key -traditional -aes256 -passout pass:x -out traditional.key");
@@ -153,8 +153,8 @@ fn files_of_keys_are_named_with_what_to_do() {
 
 #[test]
 fn files_to_enrol_must_have_the_signers_certificate() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     let (ours, other) = (signer(at, "ours"), signer(at, "other"));
     let time = Time { year: 2026, month: 11, day: 21, hour: 1, minute: 2, second: 3 };
     let made = Enrolment::new(&ours, [9; 16], time).unwrap();
@@ -170,15 +170,15 @@ fn files_to_enrol_must_have_the_signers_certificate() {
 
 #[test]
 fn the_same_file_and_key_give_the_same_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let ours = signer(folder.path(), "ours");
+    let directory = tempfile::tempdir().unwrap();
+    let ours = signer(directory.path(), "ours");
     assert_eq!(sign(&stub(), &ours).unwrap(), sign(&stub(), &ours).unwrap());
 }
 
 #[test]
 fn keys_that_firmware_does_not_know_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     signer(at, "one");
     signer(at, "two");
     let read = |name: &str| std::fs::read_to_string(at.join(name)).unwrap();
@@ -195,8 +195,8 @@ fn keys_that_firmware_does_not_know_are_refused() {
 
 #[test]
 fn the_variables_signatures_are_those_of_their_content() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     let ours = signer(at, "ours");
     let time = Time { year: 2026, month: 11, day: 21, hour: 1, minute: 2, second: 3 };
     let made = Enrolment::new(&ours, [9; 16], time).unwrap();

@@ -53,12 +53,12 @@ struct Wanted<'t>(BTreeMap<&'t str, BTreeMap<&'t [u8], (&'t str, &'t Entry)>>);
 
 impl<'t> Wanted<'t> {
     fn of(tree: &'t Tree) -> Self {
-        let mut folders = BTreeMap::<_, BTreeMap<_, _>>::new();
+        let mut directories = BTreeMap::<_, BTreeMap<_, _>>::new();
         for (path, entry) in tree.iter() {
-            let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-            folders.entry(folder).or_default().insert(name.as_bytes(), (path, entry));
+            let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+            directories.entry(directory).or_default().insert(name.as_bytes(), (path, entry));
         }
-        Self(folders)
+        Self(directories)
     }
 }
 

@@ -9,23 +9,23 @@ use crate::certify::System as Made;
 use crate::secure_boot::{Signer, sign};
 use ondisk::pe::Image;
 
-fn run(folder: &Path, program: &str, words: &str) {
-    let ran = Command::new(program).current_dir(folder).args(words.split(' ')).output();
+fn run(directory: &Path, program: &str, words: &str) {
+    let ran = Command::new(program).current_dir(directory).args(words.split(' ')).output();
     let ran = ran.unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(ran.status.success(), "{program} {words}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
 /// A key `NAME.key` with a certificate `NAME.pem` and `NAME.der` of this subject.
-fn key(folder: &Path, name: &str, subject: &str, more: &str) {
+fn key(directory: &Path, name: &str, subject: &str, more: &str) {
     let words = format!(
         "req -new -x509 -newkey rsa:2048 -nodes -subj /CN={subject} -days 1 -keyout {name}.key -out {name}.pem{more}"
     );
-    run(folder, "openssl", &words);
-    run(folder, "openssl", &format!("x509 -in {name}.pem -outform der -out {name}.der"));
+    run(directory, "openssl", &words);
+    run(directory, "openssl", &format!("x509 -in {name}.pem -outform der -out {name}.der"));
 }
 
-fn signed(folder: &Path, name: &str, file: &[u8]) -> Vec<u8> {
-    let [key, certificate] = ["key", "pem"].map(|end| folder.join(format!("{name}.{end}")));
+fn signed(directory: &Path, name: &str, file: &[u8]) -> Vec<u8> {
+    let [key, certificate] = ["key", "pem"].map(|end| directory.join(format!("{name}.{end}")));
     sign(file, &Signer::read(&key, &certificate).unwrap()).unwrap()
 }
 
@@ -44,8 +44,11 @@ const X509: [u8; 16] =
 const SHA256: [u8; 16] =
     [0x26, 0x16, 0xc4, 0xc1, 0x4c, 0x50, 0x92, 0x40, 0xac, 0xa9, 0x41, 0xf9, 0x36, 0x93, 0x43, 0x28];
 
-fn trusting(folder: &Path, name: &str) -> Trusted {
-    Trusted::parse(&db(X509, &[b"of another vendor", &fs::read(folder.join(format!("{name}.der"))).unwrap()]))
+fn trusting(directory: &Path, name: &str) -> Trusted {
+    Trusted::parse(&db(
+        X509,
+        &[b"of another vendor", &fs::read(directory.join(format!("{name}.der"))).unwrap()],
+    ))
 }
 
 fn system() -> System {
@@ -61,11 +64,11 @@ fn distrust<T: std::fmt::Debug>(result: Result<T, Error>) -> Distrust {
 
 #[test]
 fn a_signed_uki_counts_as_long_as_it_is_of_the_parts() {
-    let folder = tempfile::tempdir().unwrap();
-    key(folder.path(), "ours", "ours", "");
+    let directory = tempfile::tempdir().unwrap();
+    key(directory.path(), "ours", "ours", "");
     let mut system = system();
     assert_eq!(system.signed_uki().unwrap(), None);
-    let uki = signed(folder.path(), "ours", &system.uki(&[]).unwrap());
+    let uki = signed(directory.path(), "ours", &system.uki(&[]).unwrap());
     system.boot.signed_uki = uki.clone();
     assert_eq!(system.signed_uki().unwrap(), Some(uki.as_slice()));
     // What is not in a UKI may change.
@@ -89,8 +92,8 @@ fn a_signed_uki_counts_as_long_as_it_is_of_the_parts() {
 
 #[test]
 fn files_are_trusted_by_their_key_or_digest() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     key(at, "ours", "owner", "");
     // Made with the very same words on another day.
     key(at, "other", "owner", "");
@@ -122,8 +125,8 @@ fn files_are_trusted_by_their_key_or_digest() {
 
 #[test]
 fn a_certificate_of_a_known_authority_is_trusted() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     key(at, "authority", "authority", "");
     key(at, "leaf", "leaf", " -CA authority.pem -CAkey authority.key");
     let file = signed(at, "leaf", &system().uki(&[]).unwrap());
@@ -135,8 +138,8 @@ fn a_certificate_of_a_known_authority_is_trusted() {
 
 #[test]
 fn broken_messages_are_nobodys() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     key(at, "ours", "ours", "");
     let plain = system().uki(&[]).unwrap();
     let file = signed(at, "ours", &plain);
@@ -158,8 +161,8 @@ fn broken_messages_are_nobodys() {
 /// What names the right certificate, but was not made by its key: firmware would not start it, and a TPM must not approve it.
 #[test]
 fn a_signature_that_does_not_verify_is_no_signature() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     key(at, "ours", "owner", "");
     let plain = system().uki(&[]).unwrap();
     let file = signed(at, "ours", &plain);
@@ -196,8 +199,8 @@ fn a_signature_that_does_not_verify_is_no_signature() {
 /// The name of an authority is no proof: anybody can make a certificate that says who issued it.
 #[test]
 fn a_certificate_that_only_names_a_known_authority_is_nobodys() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
     key(at, "authority", "authority", "");
     key(at, "impostor", "authority", "");
     key(at, "leaf", "leaf", " -CA impostor.pem -CAkey impostor.key");

@@ -34,10 +34,10 @@ pub(super) fn boot_parts() -> BootParts {
 /// Writes a root as a node has it: both layers' files, and the manifest that init left.
 fn root(boot: &BootParts, manifest: &RootManifest) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join(DIRECTORY);
-    fs::create_dir_all(&folder).unwrap();
+    let directory = root.path().join(DIRECTORY);
+    fs::create_dir_all(&directory).unwrap();
     for (name, content) in boot.of_base().into_iter().chain(boot.of_kernel()) {
-        fs::write(folder.join(name), content).unwrap();
+        fs::write(directory.join(name), content).unwrap();
     }
     fs::create_dir_all(root.path().join("run/billet")).unwrap();
     fs::write(root.path().join("run/billet/root.json"), manifest.to_json()).unwrap();
@@ -121,20 +121,20 @@ fn a_uki_holds_the_parts_and_the_arguments() {
 
 #[test]
 fn a_running_layer_is_read_below_its_verity_device() {
-    let folder = tempfile::tempdir().unwrap();
-    let below = folder.path().join("sys/class/block/dm-0/slaves");
+    let directory = tempfile::tempdir().unwrap();
+    let below = directory.path().join("sys/class/block/dm-0/slaves");
     fs::create_dir_all(below.join("loop3")).unwrap();
-    fs::create_dir(folder.path().join("dev")).unwrap();
+    fs::create_dir(directory.path().join("dev")).unwrap();
     let made = Made::new("0.1.0", 40_000);
     let layer = &made.manifest.layers[0];
     let padded = [made.layer.as_slice(), &[9; 512]].concat();
-    fs::write(folder.path().join("dev/loop3"), padded).unwrap();
+    fs::write(directory.path().join("dev/loop3"), padded).unwrap();
     let device = Path::new("/dev/dm-0");
     let mut read = Vec::new();
-    running_layer(folder.path(), layer, device).unwrap().read_to_end(&mut read).unwrap();
+    running_layer(directory.path(), layer, device).unwrap().read_to_end(&mut read).unwrap();
     assert!(read == made.layer, "other bytes than the layer file's");
     // Two devices below are nobody's layer.
     fs::create_dir(below.join("loop4")).unwrap();
-    let error = running_layer(folder.path(), layer, device).err().unwrap();
+    let error = running_layer(directory.path(), layer, device).err().unwrap();
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("2 devices"), "{error}");
 }

@@ -100,22 +100,22 @@ pub(crate) fn noise(bytes: usize) -> Vec<u8> {
 }
 
 /// Writes the files of the host that [`tree`] reads.
-pub(crate) fn write_host_files(folder: &Path) {
-    fs::create_dir_all(folder.join("lib/deep")).unwrap();
-    fs::write(folder.join("lib/deep/noise"), noise(700_000)).unwrap();
-    fs::write(folder.join("lib/zeros"), vec![0; 300_000]).unwrap();
-    fs::write(folder.join("lib/empty"), "").unwrap();
+pub(crate) fn write_host_files(directory: &Path) {
+    fs::create_dir_all(directory.join("lib/deep")).unwrap();
+    fs::write(directory.join("lib/deep/noise"), noise(700_000)).unwrap();
+    fs::write(directory.join("lib/zeros"), vec![0; 300_000]).unwrap();
+    fs::write(directory.join("lib/empty"), "").unwrap();
     for number in 0..50 {
-        fs::write(folder.join(format!("lib/small-{number:02}")), format!("{number}\n").repeat(number))
+        fs::write(directory.join(format!("lib/small-{number:02}")), format!("{number}\n").repeat(number))
             .unwrap();
     }
-    std::os::unix::fs::symlink("deep/noise", folder.join("lib/link")).unwrap();
+    std::os::unix::fs::symlink("deep/noise", directory.join("lib/link")).unwrap();
 }
 
 /// A tree with every kind of entry.
-pub(crate) fn tree(folder: &Path) -> Tree {
+pub(crate) fn tree(directory: &Path) -> Tree {
     let mut tree = Tree::new();
-    tree.load("usr/lib", &folder.join("lib")).unwrap();
+    tree.load("usr/lib", &directory.join("lib")).unwrap();
     tree.bytes("usr/bin/tool", 0o755, noise(5000)).unwrap();
     tree.bytes("etc/secret", 0o640, "secret\n").unwrap();
     tree.dir("tmp", 0o1777).unwrap();

@@ -19,8 +19,8 @@ const STUB: &[u8] = include_bytes!("../../../crates/ondisk/testdata/stub.efi");
 pub(crate) const OLD: &str = "6.12.1-test";
 
 /// A base layer and a kernel layer, whose modules have an index, and segments of an initramfs with these, of an older making.
-pub(crate) fn source(folder: &Path) -> Source {
-    fs::create_dir_all(folder).unwrap();
+pub(crate) fn source(directory: &Path) -> Source {
+    fs::create_dir_all(directory).unwrap();
     let mut base = Tree::new();
     base.symlink("lib", "usr/lib").unwrap();
     base.bytes("usr/bin/tool", 0o755, "tool").unwrap();
@@ -39,7 +39,7 @@ pub(crate) fn source(folder: &Path) -> Source {
     kernel.bytes("usr/lib/billet/boot/vmlinuz", 0o644, bzimage(OLD)).unwrap();
     kernel.bytes("usr/lib/billet/boot/grub-core.img", 0o644, "grub").unwrap();
     let build =
-        |tree: &Tree, spec: &Spec<'_>| layer::build(tree, spec, folder, &mut installer::silent).unwrap();
+        |tree: &Tree, spec: &Spec<'_>| layer::build(tree, spec, directory, &mut installer::silent).unwrap();
     let layers = [
         build(&base, &Spec::new("base", "1.0")),
         build(&kernel, &Spec { kernel_release: Some(OLD), ..Spec::new("kernel", "1.0") }),
@@ -69,7 +69,7 @@ pub(crate) fn source(folder: &Path) -> Source {
         authorities: Vec::new(),
         signed_uki: Vec::new(),
     };
-    Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, folder.to_owned())
+    Source::new(System { manifest: layer::stack("0.1.0", layers).unwrap(), boot }, directory.to_owned())
 }
 
 /// A compressed segment of an initramfs.
@@ -128,9 +128,9 @@ pub(crate) fn in_initramfs(source: &Source, dir: &Path) -> String {
 /// What a machine that starts from the network finds in its initramfs, as its kernel unpacks that: segment after segment, the
 /// later file of a name in the place of the earlier.
 pub(crate) fn on_the_network(source: &Source, dir: &Path) -> BTreeMap<String, Vec<u8>> {
-    let folder = dir.join("pxe");
-    Kind::Pxe.build(source, 512, &folder, &mut installer::silent).unwrap();
-    let bytes = fs::read(folder.join("initramfs")).unwrap();
+    let directory = dir.join("pxe");
+    Kind::Pxe.build(source, 512, &directory, &mut installer::silent).unwrap();
+    let bytes = fs::read(directory.join("initramfs")).unwrap();
     let (mut left, mut found) = (&bytes[..], BTreeMap::new());
     while !left.is_empty() {
         let mut unpacked = Vec::new();

@@ -53,27 +53,27 @@ pub(crate) fn fill(path: &str, bytes: Option<u64>) -> Result<Value, String> {
 
 /// `files`: path below the root -> fingerprint; `errors`: path -> errno. What is mounted below it is left out.
 ///
-/// Mounts are told apart by their places: on overlayfs a file's device number is not its folder's.
+/// Mounts are told apart by their places: on overlayfs a file's device number is not its directory's.
 pub(crate) fn fingerprints(root: &str) -> Result<Value, String> {
     let mounted = mount_points().map_err(|error| format!("read {MOUNTS}: {error}"))?;
     let (mut files, mut errors) = (Map::new(), Map::new());
-    let mut folders = vec![PathBuf::from(root)];
-    while let Some(folder) = folders.pop() {
-        if let Err(error) = one_folder(&folder, &mounted, &mut folders, &mut files, &mut errors) {
-            errors.insert(folder.display().to_string(), number(&error));
+    let mut directories = vec![PathBuf::from(root)];
+    while let Some(directory) = directories.pop() {
+        if let Err(error) = one_directory(&directory, &mounted, &mut directories, &mut files, &mut errors) {
+            errors.insert(directory.display().to_string(), number(&error));
         }
     }
     Ok(json!({ "files": files, "errors": errors }))
 }
 
-fn one_folder(
-    folder: &Path,
+fn one_directory(
+    directory: &Path,
     mounted: &HashSet<PathBuf>,
-    folders: &mut Vec<PathBuf>,
+    directories: &mut Vec<PathBuf>,
     files: &mut Map<String, Value>,
     errors: &mut Map<String, Value>,
 ) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         if mounted.contains(&path) {
             continue;
@@ -81,7 +81,7 @@ fn one_folder(
         let name = path.display().to_string();
         match fs::symlink_metadata(&path).map(|metadata| metadata.file_type()) {
             Err(error) => drop(errors.insert(name, number(&error))),
-            Ok(kind) if kind.is_dir() => folders.push(path),
+            Ok(kind) if kind.is_dir() => directories.push(path),
             Ok(kind) if kind.is_file() => match fingerprint(&path) {
                 Ok(print) => drop(files.insert(name, json!(format!("{print:016x}")))),
                 Err(error) => drop(errors.insert(name, number(&error))),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_entered_and_links_are_not() {
+    fn directories_are_entered_and_links_are_not() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("a/f"), "x").unwrap();

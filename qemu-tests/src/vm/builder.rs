@@ -217,7 +217,7 @@ impl VmBuilder {
         self
     }
 
-    /// Adds a TPM 2.0 that keeps what it is in this folder, from one VM to the next.
+    /// Adds a TPM 2.0 that keeps what it is in this directory, from one VM to the next.
     pub fn tpm_in(mut self, state: &Path) -> Self {
         self.tpm_state = Some(state.to_path_buf());
         self.tpm()
@@ -253,7 +253,7 @@ impl VmBuilder {
         self
     }
 
-    /// Keeps the logs in this folder.
+    /// Keeps the logs in this directory.
     pub fn log_dir(mut self, dir: &Path) -> Self {
         self.log_dir = Some(dir.to_path_buf());
         self

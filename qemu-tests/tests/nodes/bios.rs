@@ -90,8 +90,8 @@ fn agrees(pick: &mut Pick, image: &Path) {
 fn grub_chooses_what_the_model_chooses() {
     let each = usize::try_from(rounds(4, 50)).unwrap();
     let mut random = Random::new(seed());
-    let folder = paths::temporary_dir().unwrap();
-    let image = folder.path().join("disk.img");
+    let directory = paths::temporary_dir().unwrap();
+    let image = directory.path().join("disk.img");
     let (mut trials, mut contents) = (0, BTreeSet::new());
     for mut pick in picks(each, &mut random) {
         trials += usize::from(pick.started.entry.trial.is_some());
@@ -110,8 +110,8 @@ fn grub_gives_a_trial_three_starts() {
     let job = certify::jobs(&scope).into_iter().find(is_upgrade).unwrap();
     let mut disk = job.case(&scope.loader).unwrap().after;
     grub::put(&mut disk).unwrap();
-    let folder = paths::temporary_dir().unwrap();
-    let image = folder.path().join("disk.img");
+    let directory = paths::temporary_dir().unwrap();
+    let image = directory.path().join("disk.img");
     disk.save(&image).unwrap();
     let started: Vec<u32> = (0..5).map(|_| grub::start("grub-trial", &image).unwrap()).collect();
     assert_eq!(started, [2, 2, 2, 1, 1]);
@@ -172,8 +172,8 @@ fn start(name: &str, disk: &Path, credentials: Credentials) -> TestNode {
 
 #[test]
 fn a_machine_without_uefi_is_installed_upgraded_and_falls_back() {
-    let folder = paths::temporary_dir().unwrap();
-    let disk = folder.path().join("disk.img");
+    let directory = paths::temporary_dir().unwrap();
+    let disk = directory.path().join("disk.img");
     let registry = Registry::start().unwrap();
     let credentials = Credentials::generate().unwrap();
     let config = config(&credentials, &registry);

@@ -115,11 +115,12 @@ fn as_it_is(_: &Path, _: Slot) -> Result<()> {
 
 /// init opens machined before it leaves its own root: a pipe that nobody writes to keeps it there for ever.
 fn init_hangs(parts: &mut Parts, registry: &Registry) -> Result<()> {
-    let folder = registry.new_folder("pipe")?;
-    std::fs::create_dir_all(folder.join("usr/bin"))?;
-    let made = Command::new("mkfifo").arg(folder.join("usr/bin/machined")).status().context("run mkfifo")?;
+    let directory = registry.new_directory("pipe")?;
+    std::fs::create_dir_all(directory.join("usr/bin"))?;
+    let made =
+        Command::new("mkfifo").arg(directory.join("usr/bin/machined")).status().context("run mkfifo")?;
     ensure!(made.success(), "mkfifo ended with {made}");
-    parts.cover(&folder, registry)?;
+    parts.cover(&directory, registry)?;
     parts.add_arguments("billet.watchdog=4")
 }
 
@@ -139,10 +140,10 @@ fn no_kernel(parts: &mut Parts, _: &Registry) -> Result<()> {
 
 /// Without this the running slot would hold the very same layers, and the new system would start from there.
 fn another_layer(parts: &mut Parts, registry: &Registry) -> Result<()> {
-    let folder = registry.new_folder("another")?;
-    std::fs::create_dir_all(folder.join("usr/share"))?;
-    std::fs::write(folder.join("usr/share/another"), "another system\n")?;
-    parts.cover(&folder, registry)
+    let directory = registry.new_directory("another")?;
+    std::fs::create_dir_all(directory.join("usr/share"))?;
+    std::fs::write(directory.join("usr/share/another"), "another system\n")?;
+    parts.cover(&directory, registry)
 }
 
 /// The API's program ends at once, again and again. machined is well.
@@ -153,12 +154,12 @@ fn api_never_ready(parts: &mut Parts, registry: &Registry) -> Result<()> {
 
 /// Has a program of the root end with status 3.
 fn replace(parts: &mut Parts, registry: &Registry, path: &str) -> Result<()> {
-    let folder = registry.new_folder(&path.replace('/', "-"))?;
-    let file = folder.join(path);
-    std::fs::create_dir_all(file.parent().context("a path with folders")?)?;
+    let directory = registry.new_directory(&path.replace('/', "-"))?;
+    let file = directory.join(path);
+    std::fs::create_dir_all(file.parent().context("a path with directories")?)?;
     std::fs::write(&file, program_that_ends_with_3())?;
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-    parts.cover(&folder, registry)
+    parts.cover(&directory, registry)
 }
 
 /// An ELF file for x86-64: header, one segment, three instructions.

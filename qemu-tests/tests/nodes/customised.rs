@@ -17,7 +17,7 @@ use crate::upgrade::{expect_kept, upgrade};
 
 /// Every kind of change that needs no kernel and no extension.
 const PROFILE: &str = "remove = '/usr/share/billet/sbom-kernel.spdx.json'\nkernel-arguments = ['billet.custom=profile']\n\
-    certificates = ['authority.pem']\nfirmware = ['firmware']\nconfig = 'machine.yaml'\n\n[[add]]\nfolder = 'overlay'\n\n\
+    certificates = ['authority.pem']\nfirmware = ['firmware']\nconfig = 'machine.yaml'\n\n[[add]]\ndirectory = 'overlay'\n\n\
     [[add]]\ntar = 'tools.tar'\nto = '/usr/local'\n";
 
 /// Runs billetctl, which must succeed.
@@ -35,34 +35,34 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-fn write(folder: &Path, name: &str, content: &str) -> PathBuf {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, content: &str) -> PathBuf {
+    let path = directory.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, content).unwrap();
     path
 }
 
-/// The profile's folder; returns the profile and a line of the certificate that tells it from others.
-fn profile(folder: &Path, config: &str) -> (PathBuf, String) {
+/// The profile's directory; returns the profile and a line of the certificate that tells it from others.
+fn profile(directory: &Path, config: &str) -> (PathBuf, String) {
     let authority = Authority::generate("customised", Lifetime::from_now(CA_LIFETIME)).unwrap();
     let line = authority.certificate().lines().nth(1).unwrap().to_owned();
-    write(folder, "authority.pem", authority.certificate());
-    write(folder, "machine.yaml", config);
-    write(folder, "firmware/card.bin", "firmware of a card");
-    write(folder, "overlay/usr/share/site/words", "of a folder");
-    let tools = write(folder, "tools/share/tool", "of a tar file");
-    let (of, tar) = (tools.ancestors().nth(2).unwrap(), folder.join("tools.tar"));
+    write(directory, "authority.pem", authority.certificate());
+    write(directory, "machine.yaml", config);
+    write(directory, "firmware/card.bin", "firmware of a card");
+    write(directory, "overlay/usr/share/site/words", "of a directory");
+    let tools = write(directory, "tools/share/tool", "of a tar file");
+    let (of, tar) = (tools.ancestors().nth(2).unwrap(), directory.join("tools.tar"));
     let packed = Command::new("tar").args(["-C", text(of), "-cf", text(&tar), "share"]).status().unwrap();
     assert!(packed.success());
-    (write(folder, "profile.toml", PROFILE), line)
+    (write(directory, "profile.toml", PROFILE), line)
 }
 
 /// Long form: an ISO on a stick, whose config names the disk; nobody touches the machine.
 #[test]
 #[ignore = "long run"]
 fn an_iso_with_its_config_installs_and_an_added_layer_upgrades() {
-    let folder = tempfile::tempdir().unwrap();
-    let (inputs, out) = (folder.path().join("inputs"), folder.path().join("out"));
+    let directory = tempfile::tempdir().unwrap();
+    let (inputs, out) = (directory.path().join("inputs"), directory.path().join("out"));
     let credentials = Credentials::generate().unwrap();
     let selector = ["diskSelector:", "  model: QEMU HARDDISK", "  size: '>= 3GiB'"];
     let config = installing(&credentials.machine_config().unwrap(), &selector);
@@ -90,7 +90,7 @@ fn an_iso_with_its_config_installs_and_an_added_layer_upgrades() {
     node.wait_api(BOOT_LIMIT).unwrap();
     node.expect("billet: boot sequence: done").unwrap();
     let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
-    assert_eq!(read("/usr/share/site/words"), "of a folder");
+    assert_eq!(read("/usr/share/site/words"), "of a directory");
     assert_eq!(read("/usr/local/share/tool"), "of a tar file");
     assert_eq!(read("/usr/lib/firmware/card.bin"), "firmware of a card");
     assert!(read("/etc/ssl/certs/ca-certificates.crt").contains(&certificate));
@@ -105,5 +105,5 @@ fn an_iso_with_its_config_installs_and_an_added_layer_upgrades() {
     expect_kept(&node, &build().version, "billet-000002.efi");
     let read = |path: &str| node.admin().ok(&["read", path]).unwrap();
     assert_eq!(read("/usr/share/site/more"), "of one layer more");
-    assert_eq!(read("/usr/share/site/words"), "of a folder");
+    assert_eq!(read("/usr/share/site/words"), "of a directory");
 }

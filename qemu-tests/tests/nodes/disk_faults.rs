@@ -19,8 +19,8 @@ const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 const DISK_BYTES: u64 = 4 << 30;
 const DONE: &str = "billet: boot sequence: done";
 
-fn copy_of_the_build(folder: &Path, name: &str) -> PathBuf {
-    let image = folder.join(name);
+fn copy_of_the_build(directory: &Path, name: &str) -> PathBuf {
+    let image = directory.join(name);
     copy_sparse(&build().test.disk, &image).unwrap();
     image
 }

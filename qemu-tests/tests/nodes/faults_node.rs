@@ -156,12 +156,12 @@ fn a_log_flood_delays_nothing() {
 fn a_full_tmpfs_stops_nobody() {
     let node = TestNode::boot("node-full-tmpfs").unwrap();
     let agent = node.agent().unwrap();
-    for folder in ["/run", "/tmp"] {
-        let path = format!("{folder}/filled-by-a-test");
+    for directory in ["/run", "/tmp"] {
+        let path = format!("{directory}/filled-by-a-test");
         let done = agent.ask(json!({ "op": "fill", "path": path })).unwrap();
-        assert_eq!(done["full"], true, "{folder} has no bound: {done}");
+        assert_eq!(done["full"], true, "{directory} has no bound: {done}");
         for words in [&["version"][..], &["services"], &["dmesg", "--tail"], &["memory"]] {
-            node.admin().ok(words).unwrap_or_else(|error| panic!("with a full {folder}: {error:#}"));
+            node.admin().ok(words).unwrap_or_else(|error| panic!("with a full {directory}: {error:#}"));
         }
         // A service that writes into a full log must not be held up by it.
         let flood = agent.flood("full", 5_000, Duration::ZERO).unwrap();

@@ -82,9 +82,9 @@ fn run(shell: &mut Shell, machine: &mut Machine, commands: &[Command], last_fail
 fn the_page_is_true() {
     let text = std::fs::read_to_string(paths::repository().join(PAGE)).unwrap();
     let dir = paths::temporary_dir().unwrap();
-    let folder = dir.path().join("work");
-    std::fs::create_dir(&folder).unwrap();
-    let mut shell = Shell::start(&folder, build().billetctl.parent().unwrap()).unwrap();
+    let directory = dir.path().join("work");
+    std::fs::create_dir(&directory).unwrap();
+    let mut shell = Shell::start(&directory, build().billetctl.parent().unwrap()).unwrap();
     let mut machine = Machine::default();
     let mut printed = String::new();
     for block in page::blocks(&text).unwrap() {

@@ -26,13 +26,13 @@ const MAINTENANCE: &str = "upload a configuration with";
 const UPGRADE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A form of the test image, from its installer image.
-pub(crate) fn made(kind: Kind, folder: &Path) -> PathBuf {
-    made_from(&build().test.installer, kind, folder)
+pub(crate) fn made(kind: Kind, directory: &Path) -> PathBuf {
+    made_from(&build().test.installer, kind, directory)
 }
 
-fn made_from(installer: &Path, kind: Kind, folder: &Path) -> PathBuf {
-    let source = Source::open(installer, folder).unwrap();
-    let path = folder.join(kind.file_name(&source));
+fn made_from(installer: &Path, kind: Kind, directory: &Path) -> PathBuf {
+    let source = Source::open(installer, directory).unwrap();
+    let path = directory.join(kind.file_name(&source));
     kind.build(&source, 512, &path, &mut installer::silent).unwrap();
     path
 }
@@ -58,12 +58,12 @@ pub(crate) fn flashed(image: &Path, bytes: u64) -> PathBuf {
 /// another CD, with the same label and one layer less.
 #[test]
 fn an_iso_starts_from_a_cd_and_from_a_stick() {
-    let folder = tempfile::tempdir().unwrap();
-    let other = made(Kind::Iso, folder.path());
-    let files = folder.path().join("files");
+    let directory = tempfile::tempdir().unwrap();
+    let other = made(Kind::Iso, directory.path());
+    let files = directory.path().join("files");
     std::fs::create_dir(&files).unwrap();
     std::fs::write(files.join("words"), "one layer more").unwrap();
-    let addition = Addition { from: From::Folder(files), to: "/usr/share/site".into() };
+    let addition = Addition { from: From::Directory(files), to: "/usr/share/site".into() };
     let profile = Profile { additions: vec![addition], ..Profile::default() };
     let work = tempfile::tempdir().unwrap();
     let source = Source::open(&build().test.installer, work.path()).unwrap();
@@ -92,8 +92,8 @@ fn an_iso_starts_from_a_cd_and_from_a_stick() {
 /// Long form: a packed disk image, flashed to a longer disk, up to the API.
 #[test]
 fn a_flashed_disk_image_becomes_a_node() {
-    let folder = tempfile::tempdir().unwrap();
-    let disk = flashed(&made(Kind::PackedDisk, folder.path()), 5 << 30);
+    let directory = tempfile::tempdir().unwrap();
+    let disk = flashed(&made(Kind::PackedDisk, directory.path()), 5 << 30);
     let node = TestNode::builder("flashed").transport(Transport::Firmware).disk(&disk).boot().unwrap();
     node.vm().wait_for("root from /dev/vda2 (ROOT-A)", BOOT_LIMIT).unwrap();
     // The first boot found room behind the image's partitions: the table knows of the whole disk.
@@ -105,12 +105,12 @@ fn a_flashed_disk_image_becomes_a_node() {
 #[test]
 #[ignore = "long run"]
 fn a_disk_for_a_cloud_says_where_it_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let source = Source::open(&build().test.installer, folder.path()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let source = Source::open(&build().test.installer, directory.path()).unwrap();
     let platform = Some(Platform::named("aws").unwrap());
     let profile = Profile { platform, ..Profile::default() };
-    let source = customise(&source, &profile, folder.path(), &mut installer::silent).unwrap();
-    let disk = folder.path().join(Kind::Disk.file_name(&source));
+    let source = customise(&source, &profile, directory.path(), &mut installer::silent).unwrap();
+    let disk = directory.path().join(Kind::Disk.file_name(&source));
     assert!(disk.ends_with("aws-amd64.raw"), "{}", disk.display());
     Kind::Disk.build(&source, 512, &disk, &mut installer::silent).unwrap();
     let node = TestNode::builder("cloud-disk").transport(Transport::Firmware).disk(&disk).boot().unwrap();
@@ -118,17 +118,17 @@ fn a_disk_for_a_cloud_says_where_it_runs() {
     assert!(version.contains("\"aws\"") && !version.contains("metal"), "{version}");
 }
 
-/// A folder with the built kernel as its makers install it: `/boot/vmlinuz` and `/lib/modules`.
-pub(crate) fn built_kernel(folder: &Path) -> PathBuf {
+/// A directory with the built kernel as its makers install it: `/boot/vmlinuz` and `/lib/modules`.
+pub(crate) fn built_kernel(directory: &Path) -> PathBuf {
     let layer = build().test.layers.iter().find(|layer| layer.name == "kernel").unwrap();
-    let root = folder.join("kernel-root");
+    let root = directory.join("kernel-root");
     let unpack = Command::new("unsquashfs")
         .args(["-quiet", "-no-progress", "-dest"])
         .arg(&root)
         .arg(&layer.file)
         .output();
     let said = String::from_utf8_lossy(&unpack.unwrap().stderr).into_owned();
-    let place = folder.join("custom-kernel");
+    let place = directory.join("custom-kernel");
     std::fs::create_dir_all(place.join("lib")).unwrap();
     std::fs::rename(root.join("usr/lib/modules"), place.join("lib/modules"))
         .unwrap_or_else(|_| panic!("{said}"));
@@ -142,13 +142,13 @@ pub(crate) fn built_kernel(folder: &Path) -> PathBuf {
 #[test]
 #[ignore = "long run"]
 fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let buildah = Buildah::with_installer().unwrap();
-    buildah.image("localhost/custom-kernel:1", &built_kernel(folder.path())).unwrap();
-    let library = folder.path().join("library/opt/library");
+    buildah.image("localhost/custom-kernel:1", &built_kernel(directory.path())).unwrap();
+    let library = directory.path().join("library/opt/library");
     std::fs::create_dir_all(&library).unwrap();
     std::fs::write(library.join("words"), "from a stage\n").unwrap();
-    buildah.image("localhost/library:1", &folder.path().join("library")).unwrap();
+    buildah.image("localhost/library:1", &directory.path().join("library")).unwrap();
 
     buildah.guide("kernel", "/lib/modules", &[]).unwrap();
     let registry = Registry::start().unwrap();
@@ -179,6 +179,6 @@ fn what_the_guides_dockerfiles_make_installs_upgrades_and_makes_images() {
     has_both(&node);
     drop(node);
 
-    let disk = made_from(&rootfs, Kind::Disk, folder.path());
+    let disk = made_from(&rootfs, Kind::Disk, directory.path());
     has_both(&TestNode::builder("buildah-disk").transport(Transport::Firmware).disk(&disk).boot().unwrap());
 }

@@ -76,8 +76,8 @@ fn apply(node: &TestNode, config: &str) -> Result<String, String> {
 /// The ISO that `image build` makes, in a CD drive, as a board's remote console offers it.
 #[test]
 fn a_blank_machine_becomes_a_node_that_starts_by_itself() {
-    let folder = tempfile::tempdir().unwrap();
-    let iso = made(Kind::Iso, folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let iso = made(Kind::Iso, directory.path());
     let node = TestNode::builder("install-blank")
         .transport(Transport::Network)
         .no_config()

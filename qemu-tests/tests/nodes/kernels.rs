@@ -21,17 +21,17 @@ const HARDENING: [(&str, &str); 3] = [
 ];
 
 /// A disk image of the build with these changes.
-fn with_kernel(folder: &Path, flags: &[&Path]) -> PathBuf {
+fn with_kernel(directory: &Path, flags: &[&Path]) -> PathBuf {
     let made = Command::new(&build().billetctl)
         .args(["image", "build", "--kind", "disk", "--from"])
         .arg(&build().test.installer)
         .args(flags)
         .arg("--output")
-        .arg(folder)
+        .arg(directory)
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    folder.join("metal-amd64.raw")
+    directory.join("metal-amd64.raw")
 }
 
 /// Boots a disk with this image, whose volumes are encrypted, and asks what runs.
@@ -51,17 +51,17 @@ fn boots(name: &str, disk: &Path, build: &Build) -> TestNode {
     node
 }
 
-/// The build's own, as its makers install it, with a file that tells its folder from the image's: initramfs and kernel layer are
-/// made of that folder, and modules load from both.
+/// The build's own, as its makers install it, with a file that tells its directory from the image's: initramfs and kernel layer are
+/// made of that directory, and modules load from both.
 #[test]
 #[ignore = "long run"]
 fn a_persons_own_with_modules_starts_a_node() {
-    let folder = tempfile::tempdir().unwrap();
-    let own = built_kernel(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let own = built_kernel(directory.path());
     let release = &build().kernel_release;
     std::fs::write(own.join("lib/modules").join(release).join("whose"), "a person's\n").unwrap();
     let [path, modules] = ["--kernel-path", "--kernel-modules"].map(Path::new);
-    let image = with_kernel(folder.path(), &[path, &own.join("boot/vmlinuz"), modules, &own]);
+    let image = with_kernel(directory.path(), &[path, &own.join("boot/vmlinuz"), modules, &own]);
     let disk = flashed(&image, 5 << 30);
     let node =
         TestNode::builder("kernel-own-modules").transport(Transport::Firmware).disk(&disk).boot().unwrap();
@@ -72,7 +72,7 @@ fn a_persons_own_with_modules_starts_a_node() {
     let running = RootManifest::parse(read("/run/billet/root.json").as_bytes()).unwrap();
     let built = Root::built_manifest().unwrap();
     let kernel = |manifest: &RootManifest| manifest.kernel().unwrap().root_hash;
-    assert_ne!(kernel(&running), kernel(&built), "the kernel layer is made of the folder");
+    assert_ne!(kernel(&running), kernel(&built), "the kernel layer is made of the directory");
     // init needs the one to mount a root, machined the other for STATE, which the initramfs does not have.
     let loaded = read("/proc/modules");
     let is_loaded = |name: &str| loaded.lines().any(|line| line.split(' ').next() == Some(name));
@@ -84,8 +84,8 @@ fn a_persons_own_with_modules_starts_a_node() {
 fn the_hardened_one_opens_volumes_and_keeps_them() {
     let hardened = artifacts::hardened().unwrap();
     assert_ne!(hardened.kernel_release, build().kernel_release);
-    let folder = tempfile::tempdir().unwrap();
-    let image = folder.path().join("disk.raw");
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("disk.raw");
     qemu_tests::root::copy_sparse(&hardened.test.disk, &image).unwrap();
     let disk = flashed(&image, 5 << 30);
     let node = boots("kernel-hardened", &disk, &hardened);
@@ -110,9 +110,9 @@ fn the_hardened_one_opens_volumes_and_keeps_them() {
 #[ignore = "long run"]
 fn a_persons_own_takes_the_place_of_the_images() {
     let hardened = artifacts::hardened().unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let [remove, modules, path] = ["--remove", "/lib/modules", "--kernel-path"].map(Path::new);
-    let image = with_kernel(folder.path(), &[remove, modules, path, &hardened.vmlinuz]);
+    let image = with_kernel(directory.path(), &[remove, modules, path, &hardened.vmlinuz]);
     let disk = flashed(&image, 5 << 30);
     let node = boots("kernel-own", &disk, &hardened);
     let listed = node.admin().ok(&["list", "/usr/lib/modules"]).unwrap();
@@ -124,8 +124,8 @@ fn a_persons_own_takes_the_place_of_the_images() {
 #[ignore = "long run"]
 fn the_hardened_one_is_locked_down_in_a_signed_image() {
     let hardened = artifacts::hardened().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let (key, certificate) = (folder.path().join("key.pem"), folder.path().join("certificate.pem"));
+    let directory = tempfile::tempdir().unwrap();
+    let (key, certificate) = (directory.path().join("key.pem"), directory.path().join("certificate.pem"));
     let made = Command::new("openssl")
         .args(["req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=owner", "-days", "1"])
         .args([Path::new("-keyout"), &key, Path::new("-out"), &certificate])
@@ -135,7 +135,7 @@ fn the_hardened_one_is_locked_down_in_a_signed_image() {
     let [remove, modules, path] = ["--remove", "/lib/modules", "--kernel-path"].map(Path::new);
     let [sign_key, sign_certificate] = ["--sign-key", "--sign-certificate"].map(Path::new);
     let flags = [remove, modules, path, &hardened.vmlinuz, sign_key, &key, sign_certificate, &certificate];
-    let disk = flashed(&with_kernel(folder.path(), &flags), 5 << 30);
+    let disk = flashed(&with_kernel(directory.path(), &flags), 5 << 30);
     let node = boots("kernel-locked-down", &disk, &hardened);
     let lockdown = node.admin().ok(&["read", "/sys/kernel/security/lockdown"]).unwrap();
     assert_eq!(lockdown.trim(), "none [integrity] confidentiality");

@@ -155,7 +155,7 @@ fn a_power_cut_while_the_loader_counts_leaves_something_to_start() {
         let next = if left > 0 { ("v2", Slot::B) } else { ("v1", Slot::A) };
         let started = case.judge().start(&mut case.after.clone()).unwrap();
         assert_eq!((started.version.as_str(), started.slot), next);
-        folders_are_as_long_as_before(&case);
+        directories_are_as_long_as_before(&case);
         let mut bad = Vec::new();
         let mut judge: Judge = case.judge();
         let states = case.each_state(Tears::Each, |number, mut state| {
@@ -178,8 +178,8 @@ fn a_power_cut_while_the_loader_counts_leaves_something_to_start() {
 }
 
 /// Firmware found room for the new name: of the allocation tables only the flags in entry 1 may change. To make a
-/// folder longer is what it does not do safely.
-fn folders_are_as_long_as_before(case: &Case) {
+/// directory longer is what it does not do safely.
+fn directories_are_as_long_as_before(case: &Case) {
     let (_, tables) = case.areas.iter().find(|(name, _)| name == "EFI tables").unwrap();
     let copy = usize::try_from((tables.end - tables.start) / 2).unwrap();
     let read = |disk: &Memory| {

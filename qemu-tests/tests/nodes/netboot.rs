@@ -26,7 +26,7 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 /// Everything that an installed disk has, and a little of EPHEMERAL; nearly all of it is a hole.
 const DISK_BYTES: u64 = 4 << 30;
 
-/// The folder that `image build --kind pxe` makes.
+/// The directory that `image build --kind pxe` makes.
 pub(crate) const BUNDLE: &str = "metal-amd64-pxe";
 
 /// What may be on the wire for a root: headers, acknowledgements and DHCP take a few hundredths.
@@ -44,22 +44,22 @@ const NO_PXE: [&str; 4] = [
 const ADDRESS_OF_THE_OTHER: &str =
     "address 10.77.0.100/24, gateway 10.77.0.1, from the DHCP server 10.77.0.1";
 
-/// A bundle of the built image in this folder.
-pub(crate) fn make_bundle(folder: &Path) {
+/// A bundle of the built image in this directory.
+pub(crate) fn make_bundle(directory: &Path) {
     let mut make = Command::new(&build().billetctl);
-    make.args(["image", "build", "--kind", "pxe", "--output"]).arg(folder);
+    make.args(["image", "build", "--kind", "pxe", "--output"]).arg(directory);
     let made = make.arg("--from").arg(&build().test.installer).output().unwrap();
     assert!(made.status.success(), "image build: {}", String::from_utf8_lossy(&made.stderr));
     // Emulated timers miss the kernel's check of them now and then.
-    let path = folder.join(BUNDLE).join("boot.ipxe");
+    let path = directory.join(BUNDLE).join("boot.ipxe");
     let script = std::fs::read_to_string(&path).unwrap();
     let words = format!("initrd=initramfs {NO_TIMER_CHECK} ");
     std::fs::write(&path, script.replace("initrd=initramfs ", &words)).unwrap();
 }
 
-/// A bundle of the built image, and a folder of configs.
+/// A bundle of the built image, and a directory of configs.
 pub(crate) struct Rig {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     pub(crate) lan: Lan,
     server: Option<Owned>,
     pub(crate) neighbour: Option<Neighbour>,
@@ -79,14 +79,14 @@ impl Rig {
     }
 
     fn on(lan: Lan) -> Self {
-        let folder = paths::temporary_dir().unwrap();
-        std::fs::create_dir(folder.path().join("configs")).unwrap();
-        make_bundle(folder.path());
-        Self { folder, lan, server: None, neighbour: None }
+        let directory = paths::temporary_dir().unwrap();
+        std::fs::create_dir(directory.path().join("configs")).unwrap();
+        make_bundle(directory.path());
+        Self { directory, lan, server: None, neighbour: None }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Serves; what it prints is in a file.
@@ -354,19 +354,19 @@ const HOST_OF_THE_CARD: &str = "10.0.3.2";
 #[test]
 #[ignore = "long run"]
 fn a_bundle_on_any_web_server() {
-    let folder = paths::temporary_dir().unwrap();
-    make_bundle(folder.path());
-    let (bundle, web) = (folder.path().join(BUNDLE), Web::start().unwrap());
+    let directory = paths::temporary_dir().unwrap();
+    make_bundle(directory.path());
+    let (bundle, web) = (directory.path().join(BUNDLE), Web::start().unwrap());
     let layers = build().test.layers.iter().map(|layer| layer.file.file_name().unwrap().to_str().unwrap());
     let layers: Vec<String> = layers.map(|name| format!("layers/{name}")).collect();
     let files = ["boot.ipxe", "vmlinuz", "initramfs"].map(str::to_owned);
     let files = [&files[..], &layers].concat();
     for name in &files {
-        web.serve_file(&format!("/some/folder/{name}"), &bundle.join(name));
+        web.serve_file(&format!("/some/directory/{name}"), &bundle.join(name));
     }
     let address = web.address().replace(HOST, HOST_OF_THE_CARD);
     let start = format!(
-        "#!ipxe\nisset ${{cwduri}} || set billet-root {address}/some/folder/layers\nchain some/folder/boot.ipxe\n"
+        "#!ipxe\nisset ${{cwduri}} || set billet-root {address}/some/directory/layers\nchain some/directory/boot.ipxe\n"
     );
     web.serve("/start.ipxe", &start);
     let net = format!("user,id=card,net=10.0.3.0/24,host={HOST_OF_THE_CARD},bootfile={address}/start.ipxe");
@@ -377,8 +377,8 @@ fn a_bundle_on_any_web_server() {
         .machine(move |vm, _| Ok(vm.extra(&["-netdev", &net, "-device", &card])))
         .start()
         .unwrap();
-    node.vm().expect(&format!("root from {address}/some/folder/layers/"), FETCH_LIMIT).unwrap();
-    let asked = files.iter().map(|name| format!("/some/folder/{name}"));
+    node.vm().expect(&format!("root from {address}/some/directory/layers/"), FETCH_LIMIT).unwrap();
+    let asked = files.iter().map(|name| format!("/some/directory/{name}"));
     assert_eq!(web.asked(), Vec::from_iter(["/start.ipxe".to_owned()].into_iter().chain(asked)));
     node.wait_maintenance().unwrap();
 }

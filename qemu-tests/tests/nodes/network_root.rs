@@ -36,15 +36,16 @@ fn server(authority: &Authority) -> Web {
     Web::start_tls(&authority.issue(&leaf).unwrap()).unwrap()
 }
 
-/// A folder for iPXE that trusts the authority.
-fn bundle(folder: &Path, trusted: &Authority) -> PathBuf {
-    let certificate = folder.join("authority.pem");
+/// A directory for iPXE that trusts the authority.
+fn bundle(directory: &Path, trusted: &Authority) -> PathBuf {
+    let certificate = directory.join("authority.pem");
     std::fs::write(&certificate, trusted.certificate()).unwrap();
     let mut make = Command::new(&build().billetctl);
     make.args(["image", "build", "--kind", "pxe", "--certificate"]).arg(certificate);
-    let made = make.arg("--output").arg(folder).arg("--from").arg(&build().test.installer).output().unwrap();
+    let made =
+        make.arg("--output").arg(directory).arg("--from").arg(&build().test.installer).output().unwrap();
     assert!(made.status.success(), "image build: {}", String::from_utf8_lossy(&made.stderr));
-    folder.join("metal-amd64-pxe")
+    directory.join("metal-amd64-pxe")
 }
 
 /// A machine without a disk, as if iPXE had started it, with the root on these mirrors.
@@ -83,9 +84,9 @@ fn started_with(
 #[test]
 #[ignore = "long run"]
 fn a_root_by_https_and_not_from_a_stranger() {
-    let folder = paths::temporary_dir().unwrap();
+    let directory = paths::temporary_dir().unwrap();
     let known = authority("known");
-    let bundle = bundle(folder.path(), &known);
+    let bundle = bundle(directory.path(), &known);
     let (good, stranger, sends) = (server(&known), server(&authority("stranger")), Web::start().unwrap());
     let mut wanted = Vec::new();
     for layer in std::fs::read_dir(bundle.join("layers")).unwrap() {
@@ -117,8 +118,8 @@ fn a_root_by_https_and_not_from_a_stranger() {
 #[test]
 #[ignore = "long run"]
 fn no_root_from_a_stranger_alone() {
-    let folder = paths::temporary_dir().unwrap();
-    let bundle = bundle(folder.path(), &authority("known"));
+    let directory = paths::temporary_dir().unwrap();
+    let bundle = bundle(directory.path(), &authority("known"));
     let stranger = server(&authority("stranger"));
     let node = machine("network-root-stranger", &bundle, &[&stranger]);
     let said = node.vm().expect("boot failed: fetch_layers: ", BOOT_LIMIT).unwrap();
@@ -210,9 +211,9 @@ const LITTLE_MEMORY_MIB: u32 = 256;
 #[test]
 #[ignore = "long run"]
 fn too_little_memory_is_said_before_the_download() {
-    let (folder, web) = (paths::temporary_dir().unwrap(), Web::start().unwrap());
-    make_bundle(folder.path());
-    let bundle = folder.path().join(BUNDLE);
+    let (directory, web) = (paths::temporary_dir().unwrap(), Web::start().unwrap());
+    make_bundle(directory.path());
+    let bundle = directory.path().join(BUNDLE);
     let mirror = format!("billet.root={}/layers", web.address());
     let node = started_with("network-root-memory", &bundle, &mirror, |vm| vm.memory_mib(LITTLE_MEMORY_MIB));
     let said =

@@ -19,16 +19,16 @@ use crate::images::flashed;
 const MAINTENANCE: &str = "upload a configuration with";
 
 /// An image that takes configs, and the key that they are signed with.
-fn image(kind: Kind, folder: &Path) -> (PathBuf, SigningKey) {
+fn image(kind: Kind, directory: &Path) -> (PathBuf, SigningKey) {
     let key = PrivateKey::generate().unwrap();
-    let public = folder.join("devices.pub");
+    let public = directory.join("devices.pub");
     std::fs::write(&public, key.public_pem("the key").unwrap()).unwrap();
-    let work = folder.join("work");
+    let work = directory.join("work");
     std::fs::create_dir(&work).unwrap();
     let source = Source::open(&build().test.installer, &work).unwrap();
     let profile = Profile { config_key: Some(public), ..Profile::default() };
     let source = customise(&source, &profile, &work, &mut installer::silent).unwrap();
-    let path = folder.join(kind.file_name(&source));
+    let path = directory.join(kind.file_name(&source));
     kind.build(&source, 512, &path, &mut installer::silent).unwrap();
     let blocks = api::pki::blocks(key.to_pem().expose_secret()).unwrap();
     (path, SigningKey::from_pkcs8(&blocks[0].der).unwrap())
@@ -75,8 +75,8 @@ fn add(image: &Path, key: &SigningKey, selector: &Selector, config: &str, seal_f
 #[test]
 #[ignore = "long run"]
 fn machines_from_one_image_take_their_own_configs() {
-    let folder = tempfile::tempdir().unwrap();
-    let (raw, key) = image(Kind::Disk, folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (raw, key) = image(Kind::Disk, directory.path());
     let credentials = Credentials::generate().unwrap();
     let devices: Vec<Device> = (1..=5).map(Device::new).collect();
     for device in &devices {
@@ -117,8 +117,8 @@ fn machines_from_one_image_take_their_own_configs() {
 #[test]
 #[ignore = "long run"]
 fn an_iso_has_configs_and_a_changed_bundle_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let (iso, key) = image(Kind::Iso, folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (iso, key) = image(Kind::Iso, directory.path());
     let device = Device::new(2);
     device.add_to(&iso, &key, &Credentials::generate().unwrap());
     let started = |name: &str| {
@@ -145,13 +145,13 @@ fn an_iso_has_configs_and_a_changed_bundle_is_refused() {
 #[test]
 #[ignore = "long run"]
 fn a_sealed_config_opens_on_the_machine_with_its_tpm_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let (raw, key) = image(Kind::Disk, folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let (raw, key) = image(Kind::Disk, directory.path());
     let credentials = Credentials::generate().unwrap();
     let other = Device::new(2);
     let started = |name: &str, tpm: &str, device: &Device| {
         let drive = Drive::new(&flashed(&raw, 5 << 30), Bus::Virtio).boot_index(0);
-        let (state, words) = (folder.path().join(tpm), device.words.clone());
+        let (state, words) = (directory.path().join(tpm), device.words.clone());
         TestNode::builder(name)
             .transport(Transport::Network)
             .no_config()

@@ -39,7 +39,7 @@ const INSTALLER: &str = "installer-amd64.tar";
 /// A file that was taken out of one.
 const COPIED: &str = "copied.efi";
 
-/// Who owns machines: a folder with the key, and with what is made and signed there.
+/// Who owns machines: a directory with the key, and with what is made and signed there.
 struct Owner(tempfile::TempDir);
 
 impl Owner {

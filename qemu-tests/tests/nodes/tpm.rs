@@ -207,7 +207,7 @@ fn a_changed_register_is_named_another_key_opens_and_other_registers_are_sealed_
 fn an_upgrade_opens_what_was_sealed_to_the_system_before() {
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
-    let state = registry.new_folder("tpm").unwrap();
+    let state = registry.new_directory("tpm").unwrap();
     // With room for STATE.
     let disk = Disk::new(4 * GIB);
     let builder = TestNode::builder("tpm-upgrade").disk(&disk.path()).transport(Transport::Firmware);

@@ -45,9 +45,9 @@ pub(crate) fn expect_kept(node: &TestNode, version: &str, entry: &str) {
     assert!(status.contains("state: kept") && status.contains(&format!("to: \"{version}\"")), "{status}");
 }
 
-/// A node on a disk of this folder with room for EPHEMERAL, so that what becomes of it is seen; a file is on it.
-fn with_ephemeral(name: &str, folder: &Path, registry: &Registry) -> TestNode {
-    let disk = folder.join("disk.img");
+/// A node on a disk of this directory with room for EPHEMERAL, so that what becomes of it is seen; a file is on it.
+fn with_ephemeral(name: &str, directory: &Path, registry: &Registry) -> TestNode {
+    let disk = directory.join("disk.img");
     copy_sparse(&build().test.disk, &disk).unwrap();
     File::options().write(true).open(&disk).unwrap().set_len(4 << 30).unwrap();
     let node = up(TestNode::builder(name).disk(&disk), registry);
@@ -72,8 +72,8 @@ pub(crate) fn rolls_back(node: &TestNode, version: &str, entry: &str) {
 fn an_upgrade_is_kept_and_a_rollback_goes_back() {
     let registry = Registry::start().unwrap();
     let image = registry.keep("0.2.0", &Parts::of_build().unwrap().image("0.2.0")).unwrap();
-    let folder = paths::temporary_dir().unwrap();
-    let node = with_ephemeral("upgrade-and-back", folder.path(), &registry);
+    let directory = paths::temporary_dir().unwrap();
+    let node = with_ephemeral("upgrade-and-back", directory.path(), &registry);
     assert!(upgrade(&node, &image, &[]).contains("Upgrade request received"));
     node.vm().expect("upgrade: verify: 100 %", UPGRADE_LIMIT).unwrap();
     node.vm().expect("billet-000002+3.efi will be tried", UPGRADE_LIMIT).unwrap();
@@ -88,12 +88,12 @@ fn an_upgrade_is_kept_and_a_rollback_goes_back() {
 #[ignore = "long run"]
 fn a_downgrade_from_a_file_wipes_what_it_was_told_to() {
     let registry = Registry::start().unwrap();
-    let folder = paths::temporary_dir().unwrap();
+    let directory = paths::temporary_dir().unwrap();
     // This one never is in a registry.
-    let older = folder.path().join("older.tar");
+    let older = directory.path().join("older.tar");
     let mut out = File::create(&older).unwrap();
     archive::write(&mut out, &Parts::of_build().unwrap().image("0.0.9")).unwrap();
-    let node = with_ephemeral("upgrade-down", folder.path(), &registry);
+    let node = with_ephemeral("upgrade-down", directory.path(), &registry);
     let older = older.display().to_string();
     upgrade(&node, &older, &["--preserve=false", "--force", "--reboot-mode=powercycle"]);
     node.vm().expect("imported imported.invalid/installer:0.0.9@sha256:", UPGRADE_LIMIT).unwrap();

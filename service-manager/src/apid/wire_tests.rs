@@ -203,14 +203,14 @@ async fn a_watch_begins_with_empty_bytes_and_its_events_have_both_submessages() 
 #[tokio::test]
 async fn modes_of_files_are_gos() {
     let (first, _second) = two_nodes().await;
-    let folder = first.node.runtime.path("/data");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o1755)).unwrap();
-    std::fs::write(folder.join("file"), "x").unwrap();
-    std::fs::set_permissions(folder.join("file"), std::os::unix::fs::PermissionsExt::from_mode(0o4640))
+    let directory = first.node.runtime.path("/data");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o1755)).unwrap();
+    std::fs::write(directory.join("file"), "x").unwrap();
+    std::fs::set_permissions(directory.join("file"), std::os::unix::fs::PermissionsExt::from_mode(0o4640))
         .unwrap();
-    std::os::unix::fs::symlink("file", folder.join("link")).unwrap();
-    let _socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
+    std::os::unix::fs::symlink("file", directory.join("link")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(directory.join("socket")).unwrap();
     let request = proto::ListRequest { root: "/data".into(), ..Default::default() };
     let mut client = first.client(Some("os:admin")).await;
     let mut stream = client.list(request).await.unwrap().into_inner();

@@ -104,7 +104,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let iso = |folder: &Path| {
+        let iso = |directory: &Path| {
             tool(
                 "xorriso",
                 &[
@@ -116,7 +116,7 @@ mod tests {
                     CONFIG_VOLUME,
                     "-o",
                     &text(&path("iso")),
-                    &text(folder),
+                    &text(directory),
                 ],
             );
             read_of(&path("iso"))

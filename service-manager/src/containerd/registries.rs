@@ -10,7 +10,7 @@ use crate::files::{Operation, Wanted};
 
 /// Kubernetes' containerd.
 pub(crate) const CONFIG: &str = "/etc/cri/containerd.toml";
-/// Where containerd finds one folder a registry.
+/// Where containerd finds one directory a registry.
 const HOSTS: &str = "/var/etc/cri/hosts";
 /// Where certificates of registries are (docs/users/containerd.md).
 const AUTHORITIES: &str = "/var/etc/cri/ca";
@@ -57,8 +57,8 @@ fn create(path: String, content: String, mode: u32) -> Wanted {
 }
 
 fn hosts_file(registry: &str, text: String) -> Wanted {
-    let folder = if registry == "*" { "_default" } else { registry };
-    create(format!("{HOSTS}/{folder}/hosts.toml"), text, PRIVATE)
+    let directory = if registry == "*" { "_default" } else { registry };
+    create(format!("{HOSTS}/{directory}/hosts.toml"), text, PRIVATE)
 }
 
 /// The mirrors of a registry, by preference, and whether the registry itself is asked after them.
@@ -126,7 +126,7 @@ fn certificates(host: &str, tls: &RegistryTls) -> Vec<Wanted> {
     files
 }
 
-/// What goes into containerd's own file: where the folders are, and who we are to each host.
+/// What goes into containerd's own file: where the directories are, and who we are to each host.
 fn part(configs: &BTreeMap<String, RegistryConfig>) -> Wanted {
     let mut text = format!("[plugins.{}.registry]\n  config_path = {}\n", quoted(PLUGIN), quoted(HOSTS));
     for (host, auth) in configs.iter().filter_map(|(host, config)| Some((host, config.auth.as_ref()?))) {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn mirrors_become_folders_and_slashes_do_not_matter() {
+    fn mirrors_become_directories_and_slashes_do_not_matter() {
         let mut registries = Registries::default();
         registries.mirrors.insert("*".into(), mirror(&["http://10.5.0.1:6000/"]));
         registries.mirrors.insert(HUB.into(), mirror(&["https://a.example", "https://b.example"]));

@@ -253,7 +253,7 @@ mod tests {
             let others = others.iter().map(PathBuf::from).collect();
             show(
                 &self.path(""),
-                &Image::of_folder(self.0.path()),
+                &Image::of_directory(self.0.path()),
                 wanted,
                 &others,
                 &crate::mounts::table().unwrap(),

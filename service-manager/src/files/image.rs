@@ -44,10 +44,10 @@ impl Image {
         Ok(Self { root })
     }
 
-    /// A folder that stands for the root.
+    /// A directory that stands for the root.
     #[cfg(test)]
-    pub(crate) fn of_folder(folder: &Path) -> Self {
-        Self { root: File::open(folder).unwrap().into() }
+    pub(crate) fn of_directory(directory: &Path) -> Self {
+        Self { root: File::open(directory).unwrap().into() }
     }
 
     /// What there is at a path from the root, no link followed.

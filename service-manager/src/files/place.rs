@@ -29,9 +29,9 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 
 /// Returns the file, open.
 fn write(root: &Path, target: &Target) -> std::io::Result<File> {
-    let (folder, name) = beneath::make_parent(root, &target.written)?;
-    folder.replace(&name, &target.content, target.mode)?;
-    folder.file(&name)?.ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    let (directory, name) = beneath::make_parent(root, &target.written)?;
+    directory.replace(&name, &target.content, target.mode)?;
+    directory.file(&name)?.ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
 /// Binds a file that lies at `source` over another, read-only.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_the_way_is_named() {
+    fn a_directory_in_the_way_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("var/x")).unwrap();
         let target = Target { written: "/var/x".into(), shown: None, content: vec![1], mode: 0o644 };

@@ -132,7 +132,7 @@ fn present(
 /// /var is a file system of its own, which the image does not show. Workloads write there: what a link of theirs leads to would
 /// be copied to where they read it.
 fn live(root: &Path, place: &Path) -> std::io::Result<Found> {
-    let opened = beneath::parent(root, place).and_then(|(folder, name)| folder.file(&name));
+    let opened = beneath::parent(root, place).and_then(|(directory, name)| directory.file(&name));
     let mut file = match opened {
         Ok(Some(file)) => file,
         Ok(None) => return Ok(Found::Nothing),
@@ -164,7 +164,7 @@ mod tests {
         Wanted { path: path.into(), content: content.into(), mode: None, operation }
     }
 
-    /// A root with a certificate store, a link to it, a folder and a file in /var.
+    /// A root with a certificate store, a link to it, a directory and a file in /var.
     fn root() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let path = |path: &str| dir.path().join(path);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn planned(root: &tempfile::TempDir, wanted: &[Wanted]) -> Result<Vec<Target>, Vec<String>> {
-        plan(wanted, &Image::of_folder(root.path()), root.path())
+        plan(wanted, &Image::of_directory(root.path()), root.path())
     }
 
     #[test]

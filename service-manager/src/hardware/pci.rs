@@ -26,9 +26,9 @@ pub(super) fn devices(runtime: &Runtime) -> Vec<(String, Spec)> {
         .collect()
 }
 
-fn device(folder: &Path, names: &str) -> Option<PciDevice> {
+fn device(directory: &Path, names: &str) -> Option<PciDevice> {
     let number = |file: &str| {
-        let text = fs::read_to_string(folder.join(file)).ok()?;
+        let text = fs::read_to_string(directory.join(file)).ok()?;
         u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
     };
     let (class, vendor, product) = (number("class")?, number("vendor")?, number("device")?);
@@ -45,7 +45,7 @@ fn device(folder: &Path, names: &str) -> Option<PciDevice> {
         subclass_id: format!("0x{sub:02x}"),
         vendor_id: format!("0x{vendor:04x}"),
         product_id: format!("0x{product:04x}"),
-        driver: crate::block::target_name(&folder.join("driver")),
+        driver: crate::block::target_name(&directory.join("driver")),
     })
 }
 
@@ -140,12 +140,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(dir.path().canonicalize().unwrap());
         let write = |address: &str, class: &str, vendor: &str, device: &str| {
-            let folder = dir.path().join("sys/bus/pci/devices").join(address);
-            fs::create_dir_all(&folder).unwrap();
+            let directory = dir.path().join("sys/bus/pci/devices").join(address);
+            fs::create_dir_all(&directory).unwrap();
             for (file, text) in [("class", class), ("vendor", vendor), ("device", device)] {
-                fs::write(folder.join(file), format!("{text}\n")).unwrap();
+                fs::write(directory.join(file), format!("{text}\n")).unwrap();
             }
-            folder
+            directory
         };
         let net = write("0000:00:02.0", "0x020000", "0x1af4", "0x1000");
         write("0000:00:03.0", "0xff1200", "0xabcd", "0x0001");

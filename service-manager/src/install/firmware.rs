@@ -26,8 +26,8 @@ const LOADER: &str = match Architecture::OWN {
 
 /// Has the firmware start this disk first; `None`: there are no variables, as on machines without UEFI. Returns the
 /// entry's name.
-pub(super) fn add(folder: &Path, table: &Table) -> Result<Option<String>, String> {
-    let is_empty = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
+pub(super) fn add(directory: &Path, table: &Table) -> Result<Option<String>, String> {
+    let is_empty = fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
     if is_empty {
         return Ok(None);
     }
@@ -41,27 +41,27 @@ pub(super) fn add(folder: &Path, table: &Table) -> Result<Option<String>, String
         guid: efi.guid,
         path: LOADER.to_owned(),
     };
-    let order = read_order(&read(folder, "BootOrder")?.unwrap_or_default());
-    let number = free(folder, &order)?;
+    let order = read_order(&read(directory, "BootOrder")?.unwrap_or_default());
+    let number = free(directory, &order)?;
     let name = format!("Boot{number:04X}");
-    write(folder, &name, &entry.encode())?;
+    write(directory, &name, &entry.encode())?;
     let rest = order.into_iter().filter(|other| *other != number);
     let order: Vec<u16> = std::iter::once(number).chain(rest).collect();
-    write(folder, "BootOrder", &write_order(&order))?;
+    write(directory, "BootOrder", &write_order(&order))?;
     Ok(Some(name))
 }
 
 /// The number of the entry that is ours already, else the first that nobody has.
-fn free(folder: &Path, order: &[u16]) -> Result<u16, String> {
+fn free(directory: &Path, order: &[u16]) -> Result<u16, String> {
     for number in order {
-        let option = read(folder, &format!("Boot{number:04X}"))?.unwrap_or_default();
+        let option = read(directory, &format!("Boot{number:04X}"))?.unwrap_or_default();
         let ours = BootEntry::decode(&option)
             .is_some_and(|entry| entry.description == DESCRIPTION && entry.path.eq_ignore_ascii_case(LOADER));
         if ours {
             return Ok(*number);
         }
     }
-    let taken = |number: &u16| folder.join(file(&format!("Boot{number:04X}"))).exists();
+    let taken = |number: &u16| directory.join(file(&format!("Boot{number:04X}"))).exists();
     (0..=u16::MAX)
         .find(|number| !order.contains(number) && !taken(number))
         .ok_or_else(|| "all entries are taken".into())
@@ -71,8 +71,8 @@ fn file(name: &str) -> String {
     format!("{name}-{GLOBAL}")
 }
 
-fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, String> {
-    match fs::read(folder.join(file(name))) {
+fn read(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, String> {
+    match fs::read(directory.join(file(name))) {
         Ok(content) => Ok(read_variable_file(&content).map(|(_, value)| value.to_vec())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("read the EFI variable {name}: {error}")),
@@ -80,14 +80,14 @@ fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, String> {
 }
 
 /// One write: the kernel hands each to the firmware as a whole variable.
-fn write(folder: &Path, name: &str, value: &[u8]) -> Result<(), String> {
+fn write(directory: &Path, name: &str, value: &[u8]) -> Result<(), String> {
     let content = variable_file(NON_VOLATILE, value);
     let failed = |error: io::Error| format!("write the EFI variable {name}: {error}");
     let mut file = fs::File::options()
         .write(true)
         .create(true)
         .truncate(false)
-        .open(folder.join(file(name)))
+        .open(directory.join(file(name)))
         .map_err(failed)?;
     let count = file.write(&content).map_err(failed)?;
     if count == content.len() { Ok(()) } else { Err(failed(io::ErrorKind::WriteZero.into())) }
@@ -110,8 +110,8 @@ mod tests {
         lay_out(Geometry::new(512, 64 << 20).unwrap(), Guid::from_seed(b"d"), &[request]).unwrap()
     }
 
-    fn order(folder: &Path) -> Vec<u16> {
-        read_order(&read(folder, "BootOrder").unwrap().unwrap())
+    fn order(directory: &Path) -> Vec<u16> {
+        read_order(&read(directory, "BootOrder").unwrap().unwrap())
     }
 
     #[test]

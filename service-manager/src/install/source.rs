@@ -29,7 +29,7 @@ use super::failure::Failure;
 use crate::upgrade::{self, Found, Layers};
 use crate::{boot_medium, secure_boot};
 
-/// Machines with UEFI have this folder.
+/// Machines with UEFI have this directory.
 const EFI: &str = "/sys/firmware/efi";
 /// A machine that waits for a registry says so soon, and tries again.
 const PATIENCE: Patience = Patience { stall: Duration::from_secs(20), total: Duration::from_secs(20 * 60) };
@@ -132,7 +132,8 @@ impl Prepared {
             .transpose()?;
         let addons = boot_medium::addons(runtime).map_err(Failure::Other)?;
         addon::check_beside(&addons, &uki)?;
-        let addons = addons.into_iter().map(|(name, content)| (format!("{}/{name}", addon::DIRECTORY), content));
+        let addons =
+            addons.into_iter().map(|(name, content)| (format!("{}/{name}", addon::DIRECTORY), content));
         let (loader, loader_config) = (boot.loader, boot.loader_config);
         Ok(Self { manifest, uki, loader, loader_config, addons: addons.collect(), grub, layers })
     }
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn a_disk_gets_grub_without_uefi_or_when_asked_for() {
         let asked = |legacy_bios_support| Install { legacy_bios_support, ..Install::default() };
-        let (uefi, none) = (Path::new("/"), Path::new("/no/such/folder"));
+        let (uefi, none) = (Path::new("/"), Path::new("/no/such/directory"));
         assert!(wants_grub(&asked(None), none) && wants_grub(&asked(Some(false)), none));
         assert!(wants_grub(&asked(Some(true)), uefi));
         assert!(!wants_grub(&asked(None), uefi) && !wants_grub(&asked(Some(false)), uefi));

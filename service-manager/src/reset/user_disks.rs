@@ -123,16 +123,16 @@ fn list(resets: &Resets) -> Vec<WipedDisk> {
 
 fn look(resets: &Resets, path: &Path) -> Result<WipedDisk, String> {
     let real = fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let folder = resets.runtime.path(CLASS).join(real.file_name().unwrap_or_default());
-    described(&folder).ok_or_else(|| format!("{}: the kernel does not tell its size", path.display()))
+    let directory = resets.runtime.path(CLASS).join(real.file_name().unwrap_or_default());
+    described(&directory).ok_or_else(|| format!("{}: the kernel does not tell its size", path.display()))
 }
 
-fn described(folder: &Path) -> Option<WipedDisk> {
-    let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default().trim().to_owned();
+fn described(directory: &Path) -> Option<WipedDisk> {
+    let text = |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default().trim().to_owned();
     let first = |files: [&str; 2]| files.map(text).into_iter().find(|text| !text.is_empty());
     let sectors: u64 = text("size").parse().ok()?;
     Some(WipedDisk {
-        path: format!("/dev/{}", folder.file_name()?.to_string_lossy().replace('!', "/")),
+        path: format!("/dev/{}", directory.file_name()?.to_string_lossy().replace('!', "/")),
         serial: first(["serial", "device/serial"]).unwrap_or_default(),
         wwid: first(["wwid", "device/wwid"]).unwrap_or_default(),
         bytes: sectors.saturating_mul(SECTOR_BYTES),
@@ -179,9 +179,9 @@ mod tests {
         resets.meta.open(&device).unwrap();
         assert_eq!(pending(&resets), None);
         for (name, size) in [("sda", "8\n"), ("sdb", "16\n")] {
-            let folder = resets.runtime.path(CLASS).join(name);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("size"), size).unwrap();
+            let directory = resets.runtime.path(CLASS).join(name);
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("size"), size).unwrap();
         }
         fs::create_dir_all(resets.runtime.path(CLASS).join("sda1")).unwrap();
         fs::write(resets.runtime.path(CLASS).join("sda1/size"), "4\n").unwrap();

@@ -15,24 +15,24 @@ const STUB: &[u8] = include_bytes!("../../../crates/ondisk/testdata/stub.efi");
 const X509: [u8; 16] =
     [0xa1, 0x59, 0xc0, 0xa5, 0xe4, 0x94, 0xa7, 0x4a, 0x87, 0xb5, 0xab, 0x15, 0x5c, 0x2b, 0xf0, 0x72];
 
-fn run(folder: &Path, program: &str, words: &str) {
-    let ran = Command::new(program).current_dir(folder).args(words.split(' ')).output();
+fn run(directory: &Path, program: &str, words: &str) {
+    let ran = Command::new(program).current_dir(directory).args(words.split(' ')).output();
     let ran = ran.unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(ran.status.success(), "{program} {words}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-fn key(folder: &Path, name: &str) {
+fn key(directory: &Path, name: &str) {
     let words = format!(
         "req -new -x509 -newkey rsa:2048 -nodes -subj /CN=owner -days 1 -keyout {name}.key -out {name}.pem"
     );
-    run(folder, "openssl", &words);
-    run(folder, "openssl", &format!("x509 -in {name}.pem -outform der -out {name}.der"));
+    run(directory, "openssl", &words);
+    run(directory, "openssl", &format!("x509 -in {name}.pem -outform der -out {name}.der"));
 }
 
-fn signed(folder: &Path, name: &str, file: &[u8]) -> Vec<u8> {
-    fs::write(folder.join("plain.efi"), file).unwrap();
-    run(folder, "sbsign", &format!("--key {name}.key --cert {name}.pem --output signed.efi plain.efi"));
-    fs::read(folder.join("signed.efi")).unwrap()
+fn signed(directory: &Path, name: &str, file: &[u8]) -> Vec<u8> {
+    fs::write(directory.join("plain.efi"), file).unwrap();
+    run(directory, "sbsign", &format!("--key {name}.key --cert {name}.pem --output signed.efi plain.efi"));
+    fs::read(directory.join("signed.efi")).unwrap()
 }
 
 fn system() -> System {
@@ -53,17 +53,17 @@ fn system() -> System {
 }
 
 /// A system whose maker signed it with this key.
-fn signed_system(folder: &Path, name: &str) -> System {
+fn signed_system(directory: &Path, name: &str) -> System {
     let mut system = system();
-    system.boot.signed_uki = signed(folder, name, &system.uki(&[]).unwrap());
-    system.boot.loader = signed(folder, name, &system.boot.loader);
+    system.boot.signed_uki = signed(directory, name, &system.uki(&[]).unwrap());
+    system.boot.loader = signed(directory, name, &system.boot.loader);
     system
 }
 
 fn write_variable(root: &Path, name: &str, vendor: &str, value: &[u8]) {
-    let folder = root.join(VARIABLES);
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join(format!("{name}-{vendor}")), efi::variable_file(6, value)).unwrap();
+    let directory = root.join(VARIABLES);
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join(format!("{name}-{vendor}")), efi::variable_file(6, value)).unwrap();
 }
 
 /// Firmware that checks, and knows this certificate.
@@ -74,7 +74,7 @@ fn turn_on(root: &Path, certificate: &[u8]) {
     write_variable(root, "db", efi::SECURITY, &[&X509[..], &lengths, &[7; 16], certificate].concat());
 }
 
-/// A node, a folder with the keys `ours` and `other`, and the place of its files.
+/// A node, a directory with the keys `ours` and `other`, and the place of its files.
 fn with_keys() -> (Arc<Runtime>, tempfile::TempDir, tempfile::TempDir) {
     let (root, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     key(keys.path(), "ours");

@@ -1,6 +1,6 @@
-//! `Copy`: a folder or file of the node as a gzip-compressed tar stream.
+//! `Copy`: a directory or file of the node as a gzip-compressed tar stream.
 //!
-//! Owns: the names in the archive (relative to the root, folders with a slash, no entry for the root folder itself).
+//! Owns: the names in the archive (relative to the root, directories with a slash, no entry for the root directory itself).
 //! Fails by: an entry that cannot be read is left out; the first such error is the last message's `metadata.error`.
 //! Source: crates/api/proto/machine/machine.proto (Copy).
 
@@ -43,7 +43,7 @@ fn write_archive(root: &Path, metadata: &Metadata, reader: &Reader<common::Data>
     let out = GzEncoder::new(Chunks { reader, buffer: Vec::with_capacity(CHUNK) }, Compression::fast());
     let mut archive = Archive { tar: tar::Builder::new(out), first_error: None };
     let walked = if metadata.is_dir() {
-        archive.folder(root, Path::new(""))
+        archive.directory(root, Path::new(""))
     } else {
         let name = root.file_name().map_or_else(|| PathBuf::from("root"), PathBuf::from);
         archive.entry(root, &name)
@@ -68,7 +68,7 @@ impl<W: Write> Archive<W> {
         self.first_error.get_or_insert_with(|| format!("{}: {error}", path.display()));
     }
 
-    fn folder(&mut self, real: &Path, name: &Path) -> io::Result<()> {
+    fn directory(&mut self, real: &Path, name: &Path) -> io::Result<()> {
         let entries = fs::read_dir(real).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries = match entries {
             Ok(entries) => entries,
@@ -97,7 +97,7 @@ impl<W: Write> Archive<W> {
             // The slash at the end survives only in a name that is written with it.
             let with_slash = name.join("");
             self.tar.append_data(&mut header, with_slash, io::empty())?;
-            return self.folder(real, name);
+            return self.directory(real, name);
         }
         if kind.is_symlink() {
             return match fs::read_link(real) {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_relative_and_folders_end_in_a_slash() {
+    async fn names_are_relative_and_directories_end_in_a_slash() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
         let data = dir.path().join("data");

@@ -71,12 +71,12 @@ pub(super) fn filter(wanted: &[proto::BpfInstruction]) -> Result<Vec<Instruction
 
 /// Index and pcap link type of an interface.
 fn interface(node: &Node, name: &str) -> Result<(u32, u32), Status> {
-    let folder = node.runtime.path("/sys/class/net").join(name);
+    let directory = node.runtime.path("/sys/class/net").join(name);
     let missing = || Status::not_found(format!("interface {name:?} does not exist"));
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(missing());
     }
-    let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u32>().ok();
+    let number = |file: &str| fs::read_to_string(directory.join(file)).ok()?.trim().parse::<u32>().ok();
     let (index, hardware) = number("ifindex").zip(number("type")).ok_or_else(missing)?;
     match hardware {
         // ARPHRD_ETHER and ARPHRD_LOOPBACK carry Ethernet frames, ARPHRD_NONE and tunnels bare IP packets.

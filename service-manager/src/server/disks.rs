@@ -90,16 +90,16 @@ fn disks(node: &Node) -> Result<proto::DisksResponse, Status> {
 }
 
 fn disk(node: &Node, name: &str, system: Option<&str>) -> Option<proto::Disk> {
-    let folder = node.runtime.path(BLOCK).join(name);
-    let device = folder.join("device");
+    let directory = node.runtime.path(BLOCK).join(name);
+    let device = directory.join("device");
     if !device.exists() {
         return None;
     }
     let text = |path: &Path| fs::read_to_string(path).map_or_else(|_| String::new(), |t| t.trim().to_owned());
     let first = |paths: &[&str]| {
-        paths.iter().map(|path| text(&folder.join(path))).find(|text| !text.is_empty()).unwrap_or_default()
+        paths.iter().map(|path| text(&directory.join(path))).find(|text| !text.is_empty()).unwrap_or_default()
     };
-    let sectors: u64 = text(&folder.join("size")).parse().ok()?;
+    let sectors: u64 = text(&directory.join("size")).parse().ok()?;
     Some(proto::Disk {
         size: sectors.saturating_mul(SECTOR_BYTES),
         model: first(&["device/model"]),
@@ -109,11 +109,11 @@ fn disk(node: &Node, name: &str, system: Option<&str>) -> Option<proto::Disk> {
         modalias: first(&["device/modalias"]),
         uuid: first(&["uuid"]),
         wwid: first(&["wwid", "device/wwid"]),
-        r#type: kind(name, &text(&folder.join("queue/rotational"))).into(),
-        bus_path: bus_path(&node.runtime, &folder),
+        r#type: kind(name, &text(&directory.join("queue/rotational"))).into(),
+        bus_path: bus_path(&node.runtime, &directory),
         system_disk: system == Some(name),
         subsystem: target_name(&device.join("subsystem")),
-        readonly: text(&folder.join("ro")) == "1",
+        readonly: text(&directory.join("ro")) == "1",
     })
 }
 

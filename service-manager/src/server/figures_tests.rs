@@ -15,8 +15,8 @@ use crate::controllers;
 /// A node that sees this machine's /proc and /sys.
 async fn here() -> Fixture {
     let f = fixture().await;
-    for folder in ["proc", "sys"] {
-        symlink(format!("/{folder}"), f.dir.path().join(folder)).unwrap();
+    for directory in ["proc", "sys"] {
+        symlink(format!("/{directory}"), f.dir.path().join(directory)).unwrap();
     }
     f
 }
@@ -169,14 +169,14 @@ async fn disk_counters_are_the_kernel_s() {
 #[tokio::test]
 async fn frequencies_are_those_of_the_governed_processors() {
     let f = fixture().await;
-    let folder = "sys/devices/system/cpu";
+    let directory = "sys/devices/system/cpu";
     for (cpu, now) in [("cpu2", "1200000"), ("cpu10", "800000")] {
-        f.write(&format!("{folder}/{cpu}/cpufreq/scaling_governor"), "schedutil\n");
-        f.write(&format!("{folder}/{cpu}/cpufreq/scaling_cur_freq"), now);
-        f.write(&format!("{folder}/{cpu}/cpufreq/cpuinfo_min_freq"), "400000\n");
-        f.write(&format!("{folder}/{cpu}/cpufreq/cpuinfo_max_freq"), "3600000\n");
+        f.write(&format!("{directory}/{cpu}/cpufreq/scaling_governor"), "schedutil\n");
+        f.write(&format!("{directory}/{cpu}/cpufreq/scaling_cur_freq"), now);
+        f.write(&format!("{directory}/{cpu}/cpufreq/cpuinfo_min_freq"), "400000\n");
+        f.write(&format!("{directory}/{cpu}/cpufreq/cpuinfo_max_freq"), "3600000\n");
     }
-    f.write(&format!("{folder}/cpu1/online"), "1");
+    f.write(&format!("{directory}/cpu1/online"), "1");
     let answer = f.machine().cpu_freq_stats(()).await.unwrap().into_inner().messages.remove(0);
     let frequency = |current_frequency| proto::CpuFreqStats {
         current_frequency,

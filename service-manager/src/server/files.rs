@@ -22,7 +22,7 @@ use crate::node::Node;
 const CHUNK: usize = 32 * 1024;
 /// Largest list of names and largest value (XATTR_LIST_MAX, XATTR_SIZE_MAX; linux/limits.h).
 const XATTRS_BYTES: usize = 65_536;
-/// Folders deeper than this are not entered: a bind mount may contain itself.
+/// Directories deeper than this are not entered: a bind mount may contain itself.
 const DEEPEST: usize = 64;
 
 pub(super) async fn read(node: &Node, path: &str, walk: Walk) -> Result<Response<Answers<Data>>, Status> {
@@ -158,9 +158,9 @@ impl<'a> Listing<'a> {
     }
 }
 
-fn names(folder: &Path) -> std::io::Result<Vec<String>> {
+fn names(directory: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
     names.sort();

@@ -162,9 +162,9 @@ mod tests {
     async fn interfaces_carry_their_addresses_and_gos_flags() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
-        let folder = dir.path().join("sys/class/net/eth0");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("flags"), "0x1003\n").unwrap();
+        let directory = dir.path().join("sys/class/net/eth0");
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("flags"), "0x1003\n").unwrap();
         let link = LinkStatus {
             index: 2,
             kind_of_link: "ether".into(),

@@ -62,9 +62,9 @@ fn set(info: &mut proto::CpuInfo, key: &str, value: &str) {
 
 /// One entry a processor that has a frequency driver; virtual machines have none.
 pub(super) fn frequencies(node: &Node) -> Result<proto::CpuFreqStatsResponse, Status> {
-    let folder = node.runtime.path(PROCESSORS);
+    let directory = node.runtime.path(PROCESSORS);
     let entries =
-        std::fs::read_dir(&folder).map_err(|e| Status::internal(format!("list {PROCESSORS}: {e}")))?;
+        std::fs::read_dir(&directory).map_err(|e| Status::internal(format!("list {PROCESSORS}: {e}")))?;
     let mut numbers: Vec<u32> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())

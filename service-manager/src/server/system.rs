@@ -109,15 +109,15 @@ pub(super) fn processes(node: &Node) -> Result<proto::ProcessesResponse, Status>
     Ok(proto::ProcessesResponse { messages: vec![proto::Process { metadata: None, processes }] })
 }
 
-fn process(folder: &Path) -> Option<proto::ProcessInfo> {
-    let stat = fs::read_to_string(folder.join("stat")).ok()?;
+fn process(directory: &Path) -> Option<proto::ProcessInfo> {
+    let stat = fs::read_to_string(directory.join("stat")).ok()?;
     let mut info = parse_stat(&stat)?;
-    let args = fs::read(folder.join("cmdline")).unwrap_or_default();
+    let args = fs::read(directory.join("cmdline")).unwrap_or_default();
     let words: Vec<_> =
         args.split(|&b| b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
     info.args = words.join(" ");
-    info.executable =
-        fs::read_link(folder.join("exe")).map_or_else(|_| String::new(), |path| path.display().to_string());
+    info.executable = fs::read_link(directory.join("exe"))
+        .map_or_else(|_| String::new(), |path| path.display().to_string());
     Some(info)
 }
 

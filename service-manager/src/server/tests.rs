@@ -1,4 +1,4 @@
-//! The API server on a unix socket of its own, with a folder as the node's root.
+//! The API server on a unix socket of its own, with a directory as the node's root.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// A node whose root is a folder and whose init is nobody.
+/// A node whose root is a directory and whose init is nobody.
 pub(crate) fn node(root: PathBuf) -> Arc<Node> {
     node_of(root, |_| {})
 }

@@ -1,4 +1,4 @@
-//! `DiskUsage`: sizes of folders, added up from the leaves.
+//! `DiskUsage`: sizes of directories, added up from the leaves.
 //!
 //! Owns: what is counted and what is reported. Does not: count the kernel's pseudo file systems, whose sizes mean
 //! nothing. Source: crates/api/proto/machine/machine.proto.
@@ -15,7 +15,7 @@ use super::answers::{Answers, answers};
 use super::walks::{Reader, Walk};
 use crate::node::Node;
 
-/// Folders deeper than this are not entered: a bind mount may contain itself.
+/// Directories deeper than this are not entered: a bind mount may contain itself.
 const DEEPEST: usize = 64;
 /// File systems whose files hold no bytes: proc, sysfs (linux/magic.h).
 const PSEUDO: [i64; 2] = [0x9fa0, 0x6265_6572];
@@ -136,9 +136,9 @@ fn counts(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|stat| !PSEUDO.contains(&stat.f_type))
 }
 
-fn names(folder: &Path) -> std::io::Result<Vec<String>> {
+fn names(directory: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
     names.sort();
@@ -163,20 +163,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn folders_are_sums_and_filters_drop_what_they_should() {
+    async fn directories_are_sums_and_filters_drop_what_they_should() {
         let dir = tempfile::tempdir().unwrap();
         let node = crate::server::tests_node(dir.path().canonicalize().unwrap());
         let data = dir.path().join("data");
         fs::create_dir_all(data.join("a/b")).unwrap();
         fs::write(data.join("a/b/deep"), vec![0; 1000]).unwrap();
         fs::write(data.join("a/top"), vec![0; 500]).unwrap();
-        let folder =
+        let directory =
             |path: &str| i64::try_from(fs::symlink_metadata(data.join(path)).unwrap().size()).unwrap();
         let request = |paths: &[&str]| proto::DiskUsageRequest {
             paths: paths.iter().map(ToString::to_string).collect(),
             ..Default::default()
         };
-        let (root, a, b) = (folder(""), folder("a"), folder("a/b"));
+        let (root, a, b) = (directory(""), directory("a"), directory("a/b"));
         let all = usage(&node, request(&["/data"])).await;
         let expected = [
             ("a/b".to_owned(), b + 1000, true),

@@ -69,7 +69,7 @@ fn overlay(root: &Path, path: &str, flags: MountFlags) -> Result<(), String> {
     let name = relative.replace('/', "-");
     let [upper, work] = ["diff", "workdir"].map(|kind| format!("{UPPER}/{name}-{kind}"));
     for (directory, mode) in [(&upper, DIRECTORY_MODE), (&work, WORK_MODE)] {
-        beneath::make_folder(root, Path::new(directory), mode)
+        beneath::make_directory(root, Path::new(directory), mode)
             .map_err(|error| format!("create {directory}: {error}"))?;
     }
     let target = root.join(relative);

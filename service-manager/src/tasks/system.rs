@@ -78,7 +78,7 @@ const PSEUDO: [Mount; 5] = [
     },
 ];
 
-/// Mounts /system and makes its folders.
+/// Mounts /system and makes its directories.
 pub fn setup_system_directory(_node: Arc<Node>) -> TaskFuture {
     Box::pin(async {
         make(&SYSTEM)?;
@@ -94,7 +94,7 @@ pub fn setup_system_directory(_node: Arc<Node>) -> TaskFuture {
             ("/system/run/root", 0o700),
             ("/run/log", 0o700),
         ] {
-            folder(path, mode)?;
+            directory(path, mode)?;
         }
         Ok(())
     })
@@ -242,7 +242,7 @@ const VAR_FOLDERS: [&str; 7] = [
 ];
 const VAR_MODE: u32 = 0o755;
 
-/// Makes the folders of /var; mounts a tmpfs there where no disk has an EPHEMERAL. A container has what its runtime mounted.
+/// Makes the directories of /var; mounts a tmpfs there where no disk has an EPHEMERAL. A container has what its runtime mounted.
 pub fn setup_var_directory(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
         if !node.is_container() && !volumes::is_mounted(volumes::VAR) {
@@ -261,11 +261,11 @@ pub fn setup_var_directory(node: Arc<Node>) -> TaskFuture {
 /// What services expect below /var. It may hold what workloads left there in an earlier boot.
 fn fill_var(root: &Path) -> Result<(), String> {
     for path in VAR_FOLDERS {
-        let made = beneath::make_folder(root, Path::new(path), VAR_MODE)
-            .and_then(|folder| folder.set_mode(VAR_MODE));
-        made.map_err(|error| format!("create folder {path}: {error}"))?;
+        let made = beneath::make_directory(root, Path::new(path), VAR_MODE)
+            .and_then(|directory| directory.set_mode(VAR_MODE));
+        made.map_err(|error| format!("create directory {path}: {error}"))?;
     }
-    let var = beneath::make_folder(root, Path::new(volumes::VAR), VAR_MODE);
+    let var = beneath::make_directory(root, Path::new(volumes::VAR), VAR_MODE);
     let linked = var.and_then(|var| var.link(Path::new("run"), Path::new("/run")));
     linked.map_err(|error| format!("link /var/run to /run: {error}"))
 }
@@ -296,8 +296,8 @@ fn is_mounted(target: &str, kind: &CStr) -> bool {
     })
 }
 
-fn folder(path: &str, mode: u32) -> Result<(), TaskError> {
-    fs::create_dir_all(path).map_err(|e| TaskError(format!("create folder {path}: {e}")))?;
+fn directory(path: &str, mode: u32) -> Result<(), TaskError> {
+    fs::create_dir_all(path).map_err(|e| TaskError(format!("create directory {path}: {e}")))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(|e| TaskError(format!("set mode of {path}: {e}")))
 }
@@ -310,9 +310,9 @@ fn write(path: &Path, text: &str) -> Result<(), TaskError> {
 mod tests {
     use super::*;
 
-    /// What a workload with `/var` as host path leaves there keeps no node from starting, and leads to no other folder.
+    /// What a workload with `/var` as host path leaves there keeps no node from starting, and leads to no other directory.
     #[test]
-    fn planted_links_below_var_give_way_to_folders() {
+    fn planted_links_below_var_give_way_to_directories() {
         let dir = tempfile::tempdir().unwrap();
         let secrets = dir.path().join("secrets");
         fs::create_dir_all(dir.path().join("var/lib")).unwrap();

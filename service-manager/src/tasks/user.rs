@@ -26,7 +26,7 @@ const ETC_FILE_MODE: u32 = 0o644;
 /// Writes the files of the config, then the generated parts of containerd's settings.
 pub fn write_user_files(node: Arc<Node>) -> TaskFuture {
     Box::pin(async move {
-        beneath::make_folder(&node.runtime.root, Path::new(FRAGMENTS), 0o755)
+        beneath::make_directory(&node.runtime.root, Path::new(FRAGMENTS), 0o755)
             .map_err(|e| TaskError(format!("create {FRAGMENTS}: {e}")))?;
         let Some(config) = node.runtime.config() else { return Ok(()) };
         let all = |errors: Vec<String>| TaskError(errors.join("; "));

@@ -1,4 +1,4 @@
-//! A device as rules see it: its folder below /sys, its parents, its properties.
+//! A device as rules see it: its directory below /sys, its parents, its properties.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ const MOST_BYTES: usize = 4096;
 pub(super) struct Device {
     /// Its place below /sys: `/devices/…`.
     pub(super) path: String,
-    folder: PathBuf,
+    directory: PathBuf,
     root: PathBuf,
     properties: BTreeMap<String, String>,
 }
@@ -21,8 +21,9 @@ pub(super) struct Device {
 /// The places of all devices that are there.
 pub(super) fn all(runtime: &Runtime) -> Vec<String> {
     let sys = runtime.path("/sys");
-    let entries =
-        |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = |directory: PathBuf| {
+        fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+    };
     let classes = entries(sys.join("class"));
     let buses = entries(sys.join("bus")).map(|bus| bus.join("devices"));
     let mut places: Vec<String> = classes
@@ -42,11 +43,11 @@ impl Device {
     /// Reads a device; `None` when it is gone.
     pub(super) fn read(runtime: &Runtime, path: &str) -> Option<Self> {
         let root = runtime.path("/sys");
-        let folder = root.join(path.trim_start_matches('/'));
-        let uevent = fs::read_to_string(folder.join("uevent")).ok()?;
+        let directory = root.join(path.trim_start_matches('/'));
+        let uevent = fs::read_to_string(directory.join("uevent")).ok()?;
         let properties = uevent.lines().filter_map(|line| line.split_once('='));
         let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Some(Self { path: path.to_owned(), folder, root, properties })
+        Some(Self { path: path.to_owned(), directory, root, properties })
     }
 
     /// Its node below /dev.
@@ -58,34 +59,34 @@ impl Device {
     pub(super) fn fulfils(&self, matches: &[Match], action: &str) -> bool {
         let (of_parent, own): (Vec<&Match>, Vec<&Match>) =
             matches.iter().partition(|condition| condition.of_parent);
-        own.iter().all(|condition| condition.holds(&self.value(&self.folder, &condition.subject, action)))
+        own.iter().all(|condition| condition.holds(&self.value(&self.directory, &condition.subject, action)))
             && (of_parent.is_empty()
-                || self.with_parents().any(|folder| {
+                || self.with_parents().any(|directory| {
                     of_parent
                         .iter()
-                        .all(|condition| condition.holds(&self.value(folder, &condition.subject, action)))
+                        .all(|condition| condition.holds(&self.value(directory, &condition.subject, action)))
                 }))
     }
 
     fn with_parents(&self) -> impl Iterator<Item = &Path> {
-        self.folder.ancestors().take_while(|folder| folder.starts_with(self.root.join("devices")))
+        self.directory.ancestors().take_while(|directory| directory.starts_with(self.root.join("devices")))
     }
 
-    fn value(&self, folder: &Path, subject: &Subject, action: &str) -> String {
+    fn value(&self, directory: &Path, subject: &Subject, action: &str) -> String {
         match subject {
             Subject::Action => action.to_owned(),
-            Subject::Kernel => file_name(folder),
-            Subject::Subsystem => target(&folder.join("subsystem")),
-            Subject::Driver => target(&folder.join("driver")),
-            Subject::Attribute(name) => attribute(folder, name).unwrap_or_default(),
+            Subject::Kernel => file_name(directory),
+            Subject::Subsystem => target(&directory.join("subsystem")),
+            Subject::Driver => target(&directory.join("driver")),
+            Subject::Attribute(name) => attribute(directory, name).unwrap_or_default(),
             Subject::Property(name) => self.properties.get(name).cloned().unwrap_or_default(),
         }
     }
 
-    /// A file of its folder; `None` for a name that leads elsewhere.
+    /// A file of its directory; `None` for a name that leads elsewhere.
     pub(super) fn attribute_path(&self, name: &str) -> Option<PathBuf> {
         let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-        (plain && !name.is_empty()).then(|| self.folder.join(name))
+        (plain && !name.is_empty()).then(|| self.directory.join(name))
     }
 
     /// Puts names and attributes into a text.
@@ -118,7 +119,7 @@ impl Device {
             if let Some(named) = text.strip_prefix(mark) {
                 let (name, after) = named.split_once('}').ok_or_else(unknown)?;
                 let value = match what {
-                    's' => attribute(&self.folder, name).unwrap_or_default(),
+                    's' => attribute(&self.directory, name).unwrap_or_default(),
                     _ => self.properties.get(name).cloned().unwrap_or_default(),
                 };
                 return Ok((safe(&value), after));
@@ -126,7 +127,7 @@ impl Device {
         }
         for (mark, what) in PLAIN {
             if let Some(after) = text.strip_prefix(mark) {
-                let kernel = file_name(&self.folder);
+                let kernel = file_name(&self.directory);
                 let property = |name: &str| self.properties.get(name).cloned().unwrap_or_default();
                 let value = match what {
                     "k" => kernel,
@@ -149,17 +150,17 @@ impl Device {
     }
 }
 
-fn file_name(folder: &Path) -> String {
-    folder.file_name().map(|name| name.to_string_lossy().replace('!', "/")).unwrap_or_default()
+fn file_name(directory: &Path) -> String {
+    directory.file_name().map(|name| name.to_string_lossy().replace('!', "/")).unwrap_or_default()
 }
 
 fn target(link: &Path) -> String {
     fs::read_link(link).ok().map(|target| file_name(&target)).unwrap_or_default()
 }
 
-fn attribute(folder: &Path, name: &str) -> Option<String> {
+fn attribute(directory: &Path, name: &str) -> Option<String> {
     let plain = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-    let bytes = fs::read(folder.join(name)).ok().filter(|bytes| plain && bytes.len() <= MOST_BYTES)?;
+    let bytes = fs::read(directory.join(name)).ok().filter(|bytes| plain && bytes.len() <= MOST_BYTES)?;
     Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 

@@ -68,8 +68,8 @@ fn take(runtime: &Runtime, applied: &Applied) {
         runtime.journal.warn(&error.to_string());
     }
     if any {
-        for folder in device::all(runtime) {
-            apply(runtime, applied, "add", &folder);
+        for directory in device::all(runtime) {
+            apply(runtime, applied, "add", &directory);
         }
     }
 }

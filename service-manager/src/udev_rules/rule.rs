@@ -43,7 +43,7 @@ pub(super) enum Deed {
     Group(String),
     /// Below /dev.
     Symlink(String),
-    /// A file of the device's folder, and what is written there.
+    /// A file of the device's directory, and what is written there.
     Attribute(String, String),
 }
 

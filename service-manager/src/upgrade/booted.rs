@@ -155,10 +155,10 @@ mod tests {
     }
 
     fn write_word(root: &Path, name: &str, text: &str) {
-        let folder = root.join(EFI_VARIABLES);
-        std::fs::create_dir_all(&folder).unwrap();
+        let directory = root.join(EFI_VARIABLES);
+        std::fs::create_dir_all(&directory).unwrap();
         let value: Vec<u8> = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
-        let path = folder.join(format!("{name}-{}", efi::LOADER));
+        let path = directory.join(format!("{name}-{}", efi::LOADER));
         std::fs::write(path, efi::variable_file(6, &value)).unwrap();
     }
 
@@ -177,13 +177,13 @@ mod tests {
 
     #[test]
     fn variables_and_parameters_are_read() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(loaders_word(folder.path()), None);
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(loaders_word(directory.path()), None);
         let text = "\\EFI\\Linux\\billet-000008+2-1.efi\0";
         let value: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let path = folder.path().join(format!("LoaderBootCountPath-{}", efi::LOADER));
+        let path = directory.path().join(format!("LoaderBootCountPath-{}", efi::LOADER));
         std::fs::write(path, efi::variable_file(6, &value)).unwrap();
-        assert_eq!(loaders_word(folder.path()), Some(entry("billet-000008+2-1.efi")));
+        assert_eq!(loaders_word(directory.path()), Some(entry("billet-000008+2-1.efi")));
         assert_eq!(generation(&format!("quiet {} x", argument(12))), Some(12));
         assert_eq!((generation("billet.generation=x"), generation("")), (None, None));
     }

@@ -47,10 +47,13 @@ impl Import {
             lock.try_lock_owned().map_err(|_| Failure::Refused("another import is under way".into()))?;
         let root = upgrades.runtime.root.clone();
         let file = blocking(move || {
-            let failed = |error: std::io::Error| Failure::Outside(format!("make room in {DIRECTORY}: {error}"));
+            let failed =
+                |error: std::io::Error| Failure::Outside(format!("make room in {DIRECTORY}: {error}"));
             let (parent, name) = beneath::make_parent(&root, Path::new(DIRECTORY)).map_err(failed)?;
             parent.remove_all(&name).map_err(failed)?;
-            folder(&root).and_then(|folder| folder.create_new(Path::new(PART), 0o600)).map_err(failed)
+            directory(&root)
+                .and_then(|directory| directory.create_new(Path::new(PART), 0o600))
+                .map_err(failed)
         });
         Ok(Self { upgrades: upgrades.clone(), file: Some(file.await?), bytes: 0, _one_at_a_time: guard })
     }
@@ -84,8 +87,8 @@ impl Import {
             let (manifest, config) = archive.image(Architecture::OWN.name())?;
             let facts = installer::facts("the imported archive", &config, &running)?;
             let digest = manifest.config.digest;
-            folder(&root)
-                .and_then(|folder| folder.rename(Path::new(PART), Path::new(&digest.to_string())))
+            directory(&root)
+                .and_then(|directory| directory.rename(Path::new(PART), Path::new(&digest.to_string())))
                 .map_err(|e| Failure::Outside(format!("rename {DIRECTORY}/{PART}: {e}")))?;
             Ok(format!("{REGISTRY}/{REPOSITORY}:{}@sha256:{digest}", tag(&facts.version)))
         })
@@ -98,7 +101,8 @@ impl Import {
 impl Drop for Import {
     fn drop(&mut self) {
         // There is none after a whole import; nothing can be done where removing fails, and the next import tries again.
-        let _ = folder(&self.upgrades.runtime.root).and_then(|folder| folder.remove(Path::new(PART)));
+        let _ =
+            directory(&self.upgrades.runtime.root).and_then(|directory| directory.remove(Path::new(PART)));
     }
 }
 
@@ -115,8 +119,8 @@ pub(crate) fn is_import(reference: &Reference) -> bool {
 /// Opens an import. Blocks.
 pub(super) fn open(root: &Path, reference: &Reference) -> Result<(Archive, Manifest, Config), Failure> {
     let read = |error| Failure::Outside(format!("open {reference} in {DIRECTORY}: {error}"));
-    let file = match (folder(root), reference.digest) {
-        (Ok(folder), Some(digest)) => folder.file(Path::new(&digest.to_string())).map_err(read)?,
+    let file = match (directory(root), reference.digest) {
+        (Ok(directory), Some(digest)) => directory.file(Path::new(&digest.to_string())).map_err(read)?,
         (Err(error), _) if error.kind() != std::io::ErrorKind::NotFound => return Err(read(error)),
         _ => None,
     };
@@ -136,8 +140,8 @@ pub(super) fn open(root: &Path, reference: &Reference) -> Result<(Archive, Manif
     Ok((archive, manifest, config))
 }
 
-fn folder(root: &Path) -> std::io::Result<beneath::Folder> {
-    beneath::make_folder(root, Path::new(DIRECTORY), 0o700)
+fn directory(root: &Path) -> std::io::Result<beneath::Directory> {
+    beneath::make_directory(root, Path::new(DIRECTORY), 0o700)
 }
 
 /// Removes an import that is installed, or cannot be. Blocks.
@@ -145,7 +149,7 @@ pub(super) fn forget(root: &Path, name: &str) {
     let reference = name.parse::<Reference>().ok().filter(is_import);
     if let Some(digest) = reference.and_then(|reference| reference.digest) {
         // A file that stays goes with the next import.
-        let _ = folder(root).and_then(|folder| folder.remove(Path::new(&digest.to_string())));
+        let _ = directory(root).and_then(|directory| directory.remove(Path::new(&digest.to_string())));
     }
 }
 

@@ -103,12 +103,12 @@ mod tests {
         note(&node.meta, Some(7)).await.unwrap();
         upgrade_record::keep(&node.meta, &Record { generation: 7, ..Record::default() }).await.unwrap();
         assert!(!is_due(&node.runtime, &node.meta), "no mark asks for it");
-        let folder = dir.path().join("sys/firmware/efi/efivars");
-        std::fs::create_dir_all(&folder).unwrap();
+        let directory = dir.path().join("sys/firmware/efi/efivars");
+        std::fs::create_dir_all(&directory).unwrap();
         for (word, due) in [("billet-000006.efi", false), ("billet-000007+2-1.efi", true)] {
             let text = format!("{word}\0");
             let value: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-            let path = folder.join(format!("LoaderEntrySelected-{}", ondisk::efi::LOADER));
+            let path = directory.join(format!("LoaderEntrySelected-{}", ondisk::efi::LOADER));
             std::fs::write(path, ondisk::efi::variable_file(6, &value)).unwrap();
             assert_eq!(is_due(&node.runtime, &node.meta), due, "{word}");
         }

@@ -190,8 +190,8 @@ fn leave_unwanted(volumes: &Volumes, specs: &[VolumeSpec]) {
 
 /// Unmounts a volume and takes its mapping away.
 fn leave(volumes: &Volumes, name: &str) -> Result<(), String> {
-    if let Some(folder) = name.strip_prefix(PREFIXES[0]) {
-        mount::leave(&format!("{}/{folder}", specs::MOUNTS))?;
+    if let Some(directory) = name.strip_prefix(PREFIXES[0]) {
+        mount::leave(&format!("{}/{directory}", specs::MOUNTS))?;
     }
     mapping::close(name)?;
     status::closed(volumes, name);

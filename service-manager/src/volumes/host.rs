@@ -172,9 +172,9 @@ impl Sealed {
 
 /// Where the kernel has a partition: start and length in bytes.
 fn known(device: &Path) -> Option<(u64, u64)> {
-    let folder = Path::new(CLASS).join(device.file_name()?);
+    let directory = Path::new(CLASS).join(device.file_name()?);
     let number = |file: &str| -> Option<u64> {
-        let sectors: u64 = fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()?;
+        let sectors: u64 = fs::read_to_string(directory.join(file)).ok()?.trim().parse().ok()?;
         sectors.checked_mul(SECTOR_BYTES)
     };
     Some((number("start")?, number("size")?))

@@ -39,7 +39,8 @@ pub(crate) fn release(volumes: &Volumes) -> Result<(), String> {
 
 /// What is to be unmounted, later mounts first: what lies below, and overlays that write there.
 fn ours(mounts: &str) -> Vec<String> {
-    let below = |target: &str, folder: &str| target == folder || target.starts_with(&format!("{folder}/"));
+    let below =
+        |target: &str, directory: &str| target == directory || target.starts_with(&format!("{directory}/"));
     let is_ours = |target: &str, options: &str| {
         let upper = options.split(',').find_map(|option| option.strip_prefix("upperdir="));
         below(target, VAR) || below(target, MOUNT_POINT) || upper.is_some_and(|upper| below(upper, VAR))

@@ -100,10 +100,10 @@ mod tests {
         for (device, name, uuid) in
             [("dm-0", "base", "VERITY-1\n"), ("dm-3", "luks2-STATE", "CRYPT-LUKS2-ab-luks2-STATE\n")]
         {
-            let folder = dir.path().join(device).join("dm");
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("name"), format!("{name}\n")).unwrap();
-            fs::write(folder.join("uuid"), uuid).unwrap();
+            let directory = dir.path().join(device).join("dm");
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("name"), format!("{name}\n")).unwrap();
+            fs::write(directory.join("uuid"), uuid).unwrap();
         }
         fs::create_dir(dir.path().join("vda")).unwrap();
         assert_eq!(uuid_of(dir.path(), "luks2-STATE").as_deref(), Some("CRYPT-LUKS2-ab-luks2-STATE"));

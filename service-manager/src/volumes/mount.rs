@@ -36,19 +36,19 @@ pub(super) fn named(device: &Path, name: &str, place: &Mount) -> Result<(), Stri
         Some(source) => return Err(format!("mount {name} at {target}: {source} is mounted there")),
         None => {}
     }
-    at(target, 0o755, |folder| mount_volume(device, name, folder, place.flags))
+    at(target, 0o755, |directory| mount_volume(device, name, directory, place.flags))
 }
 
-/// Hands out a path of the folder at `target`, made with this mode if it is not there. It leads to that folder whatever a
+/// Hands out a path of the directory at `target`, made with this mode if it is not there. It leads to that directory whatever a
 /// workload puts in its place meanwhile: a mount goes nowhere else.
 pub(super) fn at<T>(
     target: &str,
     mode: u32,
     mount: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, String> {
-    let folder = beneath::make_folder(Path::new("/"), Path::new(target), mode);
-    let folder = folder.map_err(|e| format!("create {target}: {e}"))?;
-    mount(&folder.place().to_string_lossy()).map_err(|error| format!("{target}: {error}"))
+    let directory = beneath::make_directory(Path::new("/"), Path::new(target), mode);
+    let directory = directory.map_err(|e| format!("create {target}: {e}"))?;
+    mount(&directory.place().to_string_lossy()).map_err(|error| format!("{target}: {error}"))
 }
 
 /// Unmounts it, if it is mounted.

@@ -33,7 +33,7 @@ pub(super) fn run(program: &str, arguments: &[&str], limit: Duration) -> Result<
         program: path,
         argv: &argv.iter().map(CString::as_c_str).collect::<Vec<_>>(),
         descriptors: &[(null.as_fd(), 0), (write.as_fd(), 1), (write.as_fd(), 2)],
-        folder: Some(c"/"),
+        directory: Some(c"/"),
         session: true,
         death_signal: Some(Signal::KILL),
         ..Spawn::default()
@@ -69,7 +69,7 @@ pub(super) fn ask(
         program,
         argv: arguments,
         descriptors: &[(stdin.as_fd(), 0), (stdout.as_fd(), 1)],
-        folder: Some(c"/"),
+        directory: Some(c"/"),
         session: true,
         death_signal: Some(Signal::KILL),
         ..Spawn::default()

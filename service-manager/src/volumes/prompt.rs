@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal: the far end, and a folder with the near one as the only console.
+    /// A terminal: the far end, and a directory with the near one as the only console.
     fn terminal() -> (File, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;

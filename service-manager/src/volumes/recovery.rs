@@ -229,7 +229,7 @@ mod tests {
     const SOMEBODY: &str = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj";
 
     /// A device that is to be encrypted, a pair of age's in `identity`, and its public half.
-    fn folder() -> (tempfile::TempDir, std::path::PathBuf, String) {
+    fn directory() -> (tempfile::TempDir, std::path::PathBuf, String) {
         let dir = tempfile::tempdir().unwrap();
         let device = dir.path().join("volume.img");
         let file = std::fs::File::create(&device).unwrap();
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn an_operator_reads_the_key_that_opens_the_slot() {
-        let (dir, device, public) = folder();
+        let (dir, device, public) = directory();
         let identity = dir.path().join("identity");
         let format = Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None };
         let keys = [fixed(0, "first"), with_people(3, &[&public])];
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn other_recipients_get_another_key() {
-        let (dir, device, public) = folder();
+        let (dir, device, public) = directory();
         let format = Job::Format { cipher: Cipher::AesXts, key_bytes: 64, sector_bytes: None };
         let first = fixed(0, "first");
         ask(&device, format, &[first.clone(), with_people(3, &[&public, SOMEBODY])], &[]).unwrap();

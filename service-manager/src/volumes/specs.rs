@@ -146,7 +146,7 @@ pub(super) mod tests {
              {disableAccessTime: true, secure: false}\nencryption: {provider: luks2, keys: [{nodeID: {}}]}",
             "RawVolumeConfig\nname: ceph\nprovisioning: {diskSelector: {match: 'disk.rotational'}, maxSize: 20GiB}",
             "UserVolumeConfig\nname: disk\nvolumeType: disk\nprovisioning: {diskSelector: {match: '!system_disk'}}",
-            "UserVolumeConfig\nname: folder\nvolumeType: directory",
+            "UserVolumeConfig\nname: directory\nvolumeType: directory",
             "UserVolumeConfig\nname: old\nfilesystem: {type: ext4}\nprovisioning: {diskSelector: {match: '!system_disk'}, \
              minSize: 1GiB}",
             "SwapVolumeConfig\nname: swap\nprovisioning: {diskSelector: {match: 'disk.rotational'}, maxSize: 20GiB}",

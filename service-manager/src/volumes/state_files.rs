@@ -1,7 +1,7 @@
 //! STATE: the partition that keeps what a node knows of itself, and how files get onto it.
 //!
 //! Owns: finding it by its GPT name, mounting it at [`MOUNT_POINT`], writing so that a power cut leaves a file old or
-//! new: temporary file, fsync, rename, fsync of the folder.
+//! new: temporary file, fsync, rename, fsync of the directory.
 //! Does not: make the partition or its file system (the installer does), open an encrypted one, or know its files.
 //! Fails by: a sentence that names device and operation; a node without STATE runs, and keeps its config in memory.
 //! Source: docs/users/config-lifecycle.md.
@@ -27,7 +27,7 @@ const MAX_BYTES: u64 = config::MAX_BYTES as u64;
 /// A mounted STATE.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 /// What the search found.
@@ -99,14 +99,14 @@ impl State {
         mounts.lines().any(|line| line.split(' ').nth(1) == Some(MOUNT_POINT))
     }
 
-    /// A folder that stands for it.
-    pub(crate) fn at(folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf() }
+    /// A directory that stands for it.
+    pub(crate) fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_path_buf() }
     }
 
     /// A file's text; `None` without such a file.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<String>>, String> {
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         let mut text = Zeroizing::new(String::new());
         let read = File::open(&path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
         match read {
@@ -121,7 +121,7 @@ impl State {
 
     /// Replaces a file; when this returns, the new content is on the disk.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<(), String> {
-        let (path, new) = (self.folder.join(name), self.folder.join(format!(".{name}.new")));
+        let (path, new) = (self.directory.join(name), self.directory.join(format!(".{name}.new")));
         let failed = |what: &str, error: std::io::Error| format!("{what} {}: {error}", path.display());
         let mut file = OpenOptions::new()
             .write(true)
@@ -138,16 +138,16 @@ impl State {
 
     /// Removes a file; when this returns, it is gone from the disk.
     pub(crate) fn remove(&self, name: &str) -> Result<(), String> {
-        match fs::remove_file(self.folder.join(name)) {
+        match fs::remove_file(self.directory.join(name)) {
             Ok(()) => self.sync(),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(format!("remove {}: {error}", self.folder.join(name).display())),
+            Err(error) => Err(format!("remove {}: {error}", self.directory.join(name).display())),
         }
     }
 
     fn sync(&self) -> Result<(), String> {
-        let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        folder.map_err(|e| format!("flush {}: {e}", self.folder.display()))
+        let directory = File::open(&self.directory).and_then(|directory| directory.sync_all());
+        directory.map_err(|e| format!("flush {}: {e}", self.directory.display()))
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_gone_is_said() {
+    fn a_directory_that_is_gone_is_said() {
         let state = State::at(Path::new("/nonexistent/state"));
         assert!(state.write(CONFIG, "x").unwrap_err().contains("/nonexistent/state/config.yaml"));
     }

@@ -154,8 +154,11 @@ fn values(pcr_11: [u8; 32]) -> Values {
 
 /// `/dev/vda5` → `/dev/vda`
 fn disk_of(class: &Path, partition: &Path) -> Option<PathBuf> {
-    let folder = fs::canonicalize(class.join(partition.file_name()?)).ok()?;
-    folder.join("partition").exists().then(|| Some(Path::new("/dev").join(folder.parent()?.file_name()?)))?
+    let directory = fs::canonicalize(class.join(partition.file_name()?)).ok()?;
+    directory
+        .join("partition")
+        .exists()
+        .then(|| Some(Path::new("/dev").join(directory.parent()?.file_name()?)))?
 }
 
 /// What became of approving a system for the slots of a header.
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partitions_disk_is_known_from_the_kernels_folders() {
+    fn a_partitions_disk_is_known_from_the_kernels_directories() {
         let dir = tempfile::tempdir().unwrap();
         let (class, disk) = (dir.path().join("class"), dir.path().join("devices/nvme0n1"));
         fs::create_dir_all(disk.join("nvme0n1p5")).unwrap();

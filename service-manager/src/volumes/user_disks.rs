@@ -60,5 +60,5 @@ fn mount_partition(disk: &Path, number: u32, target: &str) -> Result<(), String>
     }
     let device: PathBuf = partition_path(disk, number);
     let name = format!("user-{number}");
-    super::mount::at(target, 0o700, |folder| mount_volume(&device, &name, folder, MountFlags::NOATIME))
+    super::mount::at(target, 0o700, |directory| mount_volume(&device, &name, directory, MountFlags::NOATIME))
 }

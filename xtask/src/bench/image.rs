@@ -51,7 +51,7 @@ fn cost(artefacts: &Artefacts, directory: &Path) -> Result<Cost> {
     let files = work.path().join("files");
     std::fs::create_dir(&files).context("create a directory")?;
     std::fs::write(files.join("noise"), noise()).context("write files to add")?;
-    let addition = Addition { from: From::Folder(files), to: "/opt/bench".to_owned() };
+    let addition = Addition { from: From::Directory(files), to: "/opt/bench".to_owned() };
     let profile = Profile { additions: vec![addition], ..Profile::default() };
     let parts = place::repository().join(&artefacts.production.installer);
     let directory_of_round = || tempfile::tempdir_in(work.path()).context("create a directory for a round");

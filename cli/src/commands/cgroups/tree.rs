@@ -1,6 +1,6 @@
 //! The tree of groups out of a tar.gz of /sys/fs/cgroup.
 //!
-//! Owns: which entry is a group (a folder) and which a value (a file). Does not: know what a value means.
+//! Owns: which entry is a group (a directory) and which a value (a file). Does not: know what a value means.
 //! Fails by: an archive that is broken, or that holds no group at all.
 
 use anyhow::{Context, Result, bail};

@@ -1,7 +1,7 @@
 //! Unpacking a node's archive.
 //!
-//! Owns: staying inside the target folder whatever the archive says. An absolute name, a `..`, and a name below a
-//! symbolic link that leaves the folder are errors; devices and pipes are left out and told.
+//! Owns: staying inside the target directory whatever the archive says. An absolute name, a `..`, and a name below a
+//! symbolic link that leaves the directory are errors; devices and pipes are left out and told.
 //! Does not: keep owners; set-user-id bits are dropped.
 //! Fails by: naming the entry.
 
@@ -42,17 +42,17 @@ impl Read for Pieces {
 }
 
 /// Writes everything below `target`; answers what was left out.
-pub(super) fn into_folder(archive: impl Read, target: &Path) -> Result<Vec<String>> {
+pub(super) fn into_directory(archive: impl Read, target: &Path) -> Result<Vec<String>> {
     let mut archive = Archive::new(GzDecoder::new(archive));
     let mut skipped = Vec::new();
-    // Folders come last, the deepest first: a read-only one could not be filled.
-    let mut folders = Vec::new();
+    // Directories come last, the deepest first: a read-only one could not be filled.
+    let mut directories = Vec::new();
     for entry in archive.entries().context("read the archive")? {
         let mut entry = entry.context("read the archive")?;
         let path = entry.path().context("read a name of the archive")?.into_owned();
         check(&path)?;
         match entry.header().entry_type() {
-            EntryType::Directory => folders.push((path, entry)),
+            EntryType::Directory => directories.push((path, entry)),
             EntryType::Regular | EntryType::Continuous | EntryType::Symlink | EntryType::Link => {
                 unpack(&mut entry, &path, target)?;
             }
@@ -60,9 +60,9 @@ pub(super) fn into_folder(archive: impl Read, target: &Path) -> Result<Vec<Strin
             _ => skipped.push(format!("{} is a device or pipe and was left out", path.display())),
         }
     }
-    folders.sort_by(|(a, _), (b, _)| b.cmp(a));
-    for (path, mut folder) in folders {
-        unpack(&mut folder, &path, target)?;
+    directories.sort_by(|(a, _), (b, _)| b.cmp(a));
+    for (path, mut directory) in directories {
+        unpack(&mut directory, &path, target)?;
     }
     Ok(skipped)
 }
@@ -76,7 +76,7 @@ fn unpack<R: Read>(entry: &mut Entry<'_, R>, path: &Path, target: &Path) -> Resu
 
 fn outside(path: &Path) -> anyhow::Error {
     anyhow!(
-        "the archive names {}, which is not inside the folder; nothing after it was unpacked",
+        "the archive names {}, which is not inside the directory; nothing after it was unpacked",
         path.display()
     )
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn files_folders_and_links_arrive() {
+    fn files_directories_and_links_arrive() {
         let bytes = archive(|b| {
             add(b, "dir/", EntryType::Directory, None, b"");
             add(b, "dir/file", EntryType::Regular, None, b"content");
@@ -125,7 +125,7 @@ mod tests {
             add(b, "null", EntryType::Char, None, b"");
         });
         let dir = tempfile::tempdir().unwrap();
-        let skipped = into_folder(bytes.as_slice(), dir.path()).unwrap();
+        let skipped = into_directory(bytes.as_slice(), dir.path()).unwrap();
         assert_eq!(skipped, ["null is a device or pipe and was left out"]);
         assert_eq!(fs::read(dir.path().join("dir/file")).unwrap(), b"content");
         let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o7777;
@@ -166,7 +166,7 @@ mod tests {
             let target = parent.path().join("target");
             fs::create_dir(&target).unwrap();
             fs::write(outside.path().join("secret"), "s").unwrap();
-            let result = into_folder(bytes.as_slice(), &target);
+            let result = into_directory(bytes.as_slice(), &target);
             assert!(result.is_err(), "{name} is refused");
             assert!(!outside.path().join("evil").exists() && !parent.path().join("evil").exists(), "{name}");
             assert!(!target.join("evil").exists(), "{name}");
@@ -183,7 +183,7 @@ mod tests {
             add(b, "f", EntryType::Regular, None, b"new");
         });
         let dir = tempfile::tempdir().unwrap();
-        into_folder(bytes.as_slice(), dir.path()).unwrap();
+        into_directory(bytes.as_slice(), dir.path()).unwrap();
         assert_eq!(fs::read(&victim).unwrap(), b"old");
         assert_eq!(fs::read(dir.path().join("f")).unwrap(), b"new");
     }
@@ -192,6 +192,6 @@ mod tests {
     fn half_an_archive_is_an_error() {
         let bytes = archive(|b| add(b, "f", EntryType::Regular, None, &[7; 4096]));
         let dir = tempfile::tempdir().unwrap();
-        assert!(into_folder(&bytes[..bytes.len() / 2], dir.path()).is_err());
+        assert!(into_directory(&bytes[..bytes.len() / 2], dir.path()).is_err());
     }
 }

@@ -20,8 +20,8 @@ fn stick() -> Disk {
 
 #[test]
 fn candidates_are_told_with_size_model_serial_and_what_speaks_against_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("image");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
     std::fs::write(&path, vec![1; 1 << 20]).unwrap();
     let image = Image::open_as_is(&path).unwrap();
     let mounted = Disk { name: "sdc".into(), uses: vec!["sdc1 is mounted at /media".into()], ..stick() };
@@ -42,8 +42,8 @@ fn candidates_are_told_with_size_model_serial_and_what_speaks_against_them() {
 
 #[test]
 fn zeros_that_take_their_time_are_told_before() {
-    let folder = tempfile::tempdir().unwrap();
-    let (raw, packed) = (folder.path().join("image"), folder.path().join("packed"));
+    let directory = tempfile::tempdir().unwrap();
+    let (raw, packed) = (directory.path().join("image"), directory.path().join("packed"));
     std::fs::write(&raw, vec![1; 1 << 20]).unwrap();
     std::fs::File::options().write(true).open(&raw).unwrap().set_len(9_000_000).unwrap();
     // A zstd frame of one block of 64 zeros (RFC 8878 §3.1.1): one segment, its length, a block of a repeated byte.

@@ -37,7 +37,7 @@ pub(crate) struct Flags {
     /// Version of Kubernetes [default: the node's own]
     #[arg(long, value_name = "VERSION")]
     kubernetes_version: Option<String>,
-    /// Folder for the files; `--output` with one type of output is a file, `-` the standard output
+    /// Directory for the files; `--output` with one type of output is a file, `-` the standard output
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     /// Which files: controlplane, worker, talosconfig, also init and join of the first generation [default: those of the
@@ -155,7 +155,7 @@ fn kinds(flags: &Flags, contract: Contract) -> Vec<Kind> {
 fn targets(global: &Global, flags: &Flags, kinds: &[Kind]) -> Result<Vec<Target>> {
     let given = flags.output_dir.clone().or_else(|| global.output_word.as_ref().map(PathBuf::from));
     let output = given.unwrap_or_default();
-    let is_folder = output.as_os_str().is_empty()
+    let is_directory = output.as_os_str().is_empty()
         || output.is_dir()
         || output.as_os_str().as_encoded_bytes().ends_with(b"/")
         || flags.output_dir.is_some();
@@ -164,7 +164,7 @@ fn targets(global: &Global, flags: &Flags, kinds: &[Kind]) -> Result<Vec<Target>
         (Some("-"), _) => {
             bail!("only one type of output fits the standard output; choose it with --output-types")
         }
-        (_, [_]) if !is_folder => Ok(vec![Target::File(output)]),
+        (_, [_]) if !is_directory => Ok(vec![Target::File(output)]),
         _ => Ok(kinds.iter().map(|kind| Target::File(output.join(kind.file()))).collect()),
     }
 }

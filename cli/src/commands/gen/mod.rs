@@ -35,7 +35,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether `--output` names a file or folder here.
+    /// Whether `--output` names a file or directory here.
     pub(crate) fn writes_output(&self) -> bool {
         matches!(self, Self::Config(_) | Self::Secrets(_) | Self::Secureboot(_))
     }

@@ -18,7 +18,7 @@ pub(crate) struct Flags {
     /// Take the secrets out of the configuration of a control plane node
     #[arg(long, alias = "from-controlplane-config", value_name = "FILE")]
     from_control_plane_config: Option<String>,
-    /// Take Kubernetes' authorities and service account key from a folder as kubeadm has it in /etc/kubernetes/pki
+    /// Take Kubernetes' authorities and service account key from a directory as kubeadm has it in /etc/kubernetes/pki
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "from_control_plane_config")]
     from_kubernetes_pki: Option<PathBuf>,
     /// With --from-kubernetes-pki: token of joining nodes [default: a fresh one]
@@ -55,9 +55,9 @@ pub(super) fn run(global: &Global, flags: &Flags) -> Result<()> {
         (Some(file), _) => {
             Bundle::from_control_plane(&machine_config::read_file(file)?).with_context(|| file.clone())?
         }
-        (None, Some(folder)) => {
-            let pki = kubernetes_pki(folder, flags.kubernetes_bootstrap_token.as_ref())?;
-            Bundle::generate()?.with_kubernetes(&pki).with_context(|| folder.display().to_string())?
+        (None, Some(directory)) => {
+            let pki = kubernetes_pki(directory, flags.kubernetes_bootstrap_token.as_ref())?;
+            Bundle::generate()?.with_kubernetes(&pki).with_context(|| directory.display().to_string())?
         }
         (None, None) => Bundle::generate()?,
     };
@@ -65,9 +65,9 @@ pub(super) fn run(global: &Global, flags: &Flags) -> Result<()> {
 }
 
 /// Reads the files by the names that kubeadm gives them.
-fn kubernetes_pki(folder: &Path, token: Option<&Token>) -> Result<KubernetesPki> {
+fn kubernetes_pki(directory: &Path, token: Option<&Token>) -> Result<KubernetesPki> {
     let read = |name: &str| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         anyhow::Ok(Secret::new(text))
     };

@@ -91,13 +91,13 @@ impl Key {
 }
 
 fn database(global: &Global, flags: &DatabaseFlags) -> Result<()> {
-    let folder = PathBuf::from(global.output_word.as_deref().unwrap_or(DIRECTORY));
-    let paths = ["PK.auth", "KEK.auth", "db.auth"].map(|name| folder.join(name));
+    let directory = PathBuf::from(global.output_word.as_deref().unwrap_or(DIRECTORY));
+    let paths = ["PK.auth", "KEK.auth", "db.auth"].map(|name| directory.join(name));
     files::check_free(paths.iter().map(PathBuf::as_path), flags.force)?;
     let signer = flags.key.read()?;
     let owner = owner(signer.certificate());
     let Enrolment { pk, kek, db } = Enrolment::new(&signer, owner, now()?)?;
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     for (path, content) in paths.iter().zip([pk, kek, db]) {
         fs::write(path, content).with_context(|| format!("write {}", path.display()))?;
         output::print(format!("created {}\n", path.display()))?;

@@ -16,7 +16,7 @@ use std::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
-    /// Installer image (a tar file of OCI or `docker save`) or folder with its parts
+    /// Installer image (a tar file of OCI or `docker save`) or directory with its parts
     #[arg(long, value_name = "PATH")]
     from: PathBuf,
     /// What is made; without it the disk in the form that the platform takes
@@ -40,7 +40,7 @@ pub(crate) struct Flags {
 /// `image add-layer`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddLayer {
-    /// Installer image (a tar file of OCI or `docker save`) or folder with its parts
+    /// Installer image (a tar file of OCI or `docker save`) or directory with its parts
     image: PathBuf,
     #[command(flatten)]
     changes: customise::Changes,
@@ -89,18 +89,18 @@ fn bytes_below(path: &Path) -> u64 {
 
 fn told(path: &Path) {
     let bytes = fs::metadata(path).map_or(0, |status| status.len());
-    let size = if path.is_dir() { "a folder".to_owned() } else { bytes_si(bytes) };
+    let size = if path.is_dir() { "a directory".to_owned() } else { bytes_si(bytes) };
     eprintln!("{}: {size}", path.display());
 }
 
 pub(crate) fn run(flags: &Flags, global: &Global) -> Result<()> {
-    let folder = PathBuf::from(global.output_word.as_deref().unwrap_or("."));
-    let work = Work::new(&folder)?;
+    let directory = PathBuf::from(global.output_word.as_deref().unwrap_or("."));
+    let work = Work::new(&directory)?;
     let needed_bytes = needed_bytes(&flags.from, flags.kind.len().max(1));
-    made(flags, &folder, work.path()).map_err(|error| work.with_room(error, needed_bytes))
+    made(flags, &directory, work.path()).map_err(|error| work.with_room(error, needed_bytes))
 }
 
-fn made(flags: &Flags, folder: &Path, work: &Path) -> Result<()> {
+fn made(flags: &Flags, directory: &Path, work: &Path) -> Result<()> {
     let source = Source::open(&flags.from, work)?;
     let before = source.system.manifest.layers.clone();
     let mut source = flags.changes.apply(source, work)?;
@@ -118,7 +118,7 @@ fn made(flags: &Flags, folder: &Path, work: &Path) -> Result<()> {
         );
     }
     for form in forms {
-        told(&form.write(&source, flags.sector_size, folder, work)?);
+        told(&form.write(&source, flags.sector_size, directory, work)?);
     }
     Ok(())
 }

@@ -68,8 +68,8 @@ pub(super) fn take_in() -> Result<()> {
 mod tests {
     use super::*;
 
-    fn file(folder: &Path, machine: u16, more: &[u8]) -> PathBuf {
-        let path = folder.join(format!("program-{machine}"));
+    fn file(directory: &Path, machine: u16, more: &[u8]) -> PathBuf {
+        let path = directory.join(format!("program-{machine}"));
         let mut bytes = b"\x7fELF".to_vec();
         // To `e_machine` (elf(5)).
         bytes.resize(18, 0);

@@ -19,7 +19,7 @@ pub(crate) struct Changes {
     /// Where the image runs (talos.platform): metal, aws, azure, gcp, …
     #[arg(long, value_name = "NAME", value_parser = Platform::named)]
     platform: Option<Platform>,
-    /// Add the files of a folder or tar file, or one file; DIRECTORY: below which path of the root
+    /// Add the files of a directory or tar file, or one file; DIRECTORY: below which path of the root
     #[arg(long, value_name = "PATH[:DIRECTORY]")]
     add: Vec<String>,
     /// Remove paths of the root, parted by spaces
@@ -31,7 +31,7 @@ pub(crate) struct Changes {
     /// Trust an authority besides the image's
     #[arg(long, value_name = "FILE")]
     certificate: Vec<PathBuf>,
-    /// Add a folder of firmware, which goes to /usr/lib/firmware
+    /// Add a directory of firmware, which goes to /usr/lib/firmware
     #[arg(long, value_name = "DIRECTORY")]
     firmware: Vec<PathBuf>,
     /// Let the image bring this machine config; everybody who has the image can read it
@@ -40,13 +40,13 @@ pub(crate) struct Changes {
     /// Let the image take configs that `image add-config` adds; this is the public half of the key, PEM
     #[arg(long, value_name = "FILE")]
     config_key: Option<PathBuf>,
-    /// Add a system extension: a folder, a tar file or a container image in one
+    /// Add a system extension: a directory, a tar file or a container image in one
     #[arg(long, value_name = "PATH")]
     system_extension_image: Vec<PathBuf>,
     /// Start this kernel (a bzImage, or an Image for arm64) instead of the image's
     #[arg(long, value_name = "FILE")]
     kernel_path: Option<PathBuf>,
-    /// Its modules: /lib/modules/RELEASE, or a folder with that in it
+    /// Its modules: /lib/modules/RELEASE, or a directory with that in it
     #[arg(long, value_name = "DIRECTORY", requires = "kernel_path")]
     kernel_modules: Option<PathBuf>,
     /// Its configuration, where it lies neither beside it nor in it

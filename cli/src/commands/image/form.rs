@@ -34,7 +34,7 @@ pub(crate) enum Form {
     Initramfs,
     /// The UKI's command line alone
     Cmdline,
-    /// Folder for iPXE
+    /// Directory for iPXE
     Pxe,
     /// For `billetctl upgrade --image`, as an OCI layout
     Installer,
@@ -123,12 +123,12 @@ impl Form {
         }
     }
 
-    /// Writes it to the folder; where it is. In `work` lies what several forms are made of.
+    /// Writes it to the directory; where it is. In `work` lies what several forms are made of.
     pub(super) fn write(
         self,
         source: &Source,
         sector_bytes: u32,
-        folder: &Path,
+        directory: &Path,
         work: &Path,
     ) -> Result<PathBuf> {
         let raw = || -> Result<PathBuf> {
@@ -140,17 +140,17 @@ impl Form {
         };
         let path = match self.made() {
             Made::Here(kind) => {
-                let path = folder.join(kind.file_name(source));
+                let path = directory.join(kind.file_name(source));
                 kind.build(source, sector_bytes, &path, &mut installer::silent)?;
                 path
             }
             Made::Converted(converted) => {
-                let path = folder.join(format!("{}.{}", source.name(), converted.ending()));
+                let path = directory.join(format!("{}.{}", source.name(), converted.ending()));
                 converted.write(&raw()?, &path)?;
                 path
             }
             Made::Tarred(converted) => {
-                let path = folder.join(format!("{}.{}.tar.gz", source.name(), converted.ending()));
+                let path = directory.join(format!("{}.{}.tar.gz", source.name(), converted.ending()));
                 let name = format!("disk.{}", converted.ending());
                 let disk = work.join(&name);
                 converted.write(&raw()?, &disk)?;

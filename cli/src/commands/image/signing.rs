@@ -20,7 +20,7 @@ pub(crate) struct Signing {
     /// Its certificate, PEM
     #[arg(long, alias = "signing-certificate", value_name = "FILE", requires = "sign_key")]
     sign_certificate: Option<PathBuf>,
-    /// Put PK.auth, KEK.auth and db.auth of this folder on disk and ISO, for the boot loader to enrol
+    /// Put PK.auth, KEK.auth and db.auth of this directory on disk and ISO, for the boot loader to enrol
     #[arg(long, value_name = "DIRECTORY", requires = "sign_key")]
     enrol_keys: Option<PathBuf>,
     /// What the boot loader does with them in setup mode
@@ -63,7 +63,8 @@ impl Signing {
             bail!("--enrol-keys is for disks and ISOs, and neither is made");
         }
         let signer = Signer::read(key, certificate)?;
-        let keys = self.enrol_keys.as_ref().map(|folder| Enrolment::read(folder, &signer)).transpose()?;
+        let keys =
+            self.enrol_keys.as_ref().map(|directory| Enrolment::read(directory, &signer)).transpose()?;
         source.enrolment = keys.map(|keys| (keys, self.enrol.into()));
         let work = forms.iter().any(|form| form.has_layers()).then_some(work);
         Ok(source.sign(&signer, work)?)
@@ -75,7 +76,7 @@ impl Signing {
 fn check_covered(forms: &[Form], cause: &str, advice: &str) -> Result<()> {
     if forms.contains(&Form::Pxe) {
         bail!(
-            "{cause}: a folder for iPXE (pxe) has kernel and initramfs as files of their own, which no signature of yours \
+            "{cause}: a directory for iPXE (pxe) has kernel and initramfs as files of their own, which no signature of yours \
              covers, so firmware with Secure Boot would not start it: {advice}, and for such machines --kind iso or disk; a UKI \
              (--kind uki), which firmware may load from the network, finds its layers on a disk or medium only"
         );

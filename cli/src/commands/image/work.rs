@@ -1,7 +1,7 @@
-//! What an image is made with beside its place: a folder for what is unpacked, and files that are not whole yet.
+//! What an image is made with beside its place: a directory for what is unpacked, and files that are not whole yet.
 //!
-//! Owns: that folder, which is locked while somebody works in it; removing all of it at the end, at a failure, at Ctrl-C and
-//! SIGTERM, and what an earlier run left that was killed. An output folder that was made and has nothing in it goes too.
+//! Owns: that directory, which is locked while somebody works in it; removing all of it at the end, at a failure, at Ctrl-C and
+//! SIGTERM, and what an earlier run left that was killed. An output directory that was made and has nothing in it goes too.
 //! Does not: touch what a process has that is still there, in another container too, or anything whose name is not of
 //! billetctl.
 //! Fails by: what cannot be removed is left; what counts is the result, or why there is none.
@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::output::bytes_si;
 
-/// The folder's name, before the number of the process.
+/// The directory's name, before the number of the process.
 const DIRECTORY: &str = ".billetctl-";
 /// How often what is left is removed: the image is being made by another thread, which is not told of a signal.
 const REMOVALS: u32 = 3;
@@ -31,7 +31,7 @@ const FULL: &str = "No space left on device";
 /// Exit status of a program that a signal ended, without the signal's number, as shells count it.
 const SIGNALLED: i32 = 128;
 
-/// The folder; gone with this value.
+/// The directory; gone with this value.
 pub(super) struct Work {
     left: Leavings,
     work: PathBuf,
@@ -41,7 +41,7 @@ pub(super) struct Work {
     interruption: JoinHandle<()>,
 }
 
-/// The folder, locked. The lock ends with the process, however that ends.
+/// The directory, locked. The lock ends with the process, however that ends.
 #[derive(Debug)]
 struct Lock(File);
 
@@ -58,12 +58,12 @@ impl Drop for Lock {
 struct Leavings {
     /// Where the results go.
     output: PathBuf,
-    /// Folders that were not there, the innermost first.
+    /// Directories that were not there, the innermost first.
     made: Vec<PathBuf>,
 }
 
 impl Work {
-    /// In the folder that the results go to, which is made where it is not there.
+    /// In the directory that the results go to, which is made where it is not there.
     pub(super) fn new(output: &Path) -> Result<Self> {
         let output = if output == Path::new("") { Path::new(".") } else { output };
         let made = output.ancestors().take_while(|path| *path != Path::new("") && !path.exists());
@@ -102,9 +102,9 @@ impl Leavings {
         for _ in 0..REMOVALS {
             remove(&self.output, process::id());
         }
-        for folder in &self.made {
+        for directory in &self.made {
             // One with something in it stays.
-            let _ = fs::remove_dir(folder);
+            let _ = fs::remove_dir(directory);
         }
     }
 }
@@ -113,47 +113,47 @@ fn work_in(output: &Path, process: u32) -> PathBuf {
     output.join(format!("{DIRECTORY}{process}"))
 }
 
-/// A new folder of nobody else's, locked.
+/// A new directory of nobody else's, locked.
 fn claim(work: &Path) -> Result<Lock> {
     loop {
         match fs::create_dir(work) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken(work)),
             made => made.with_context(|| format!("create {}", work.display()))?,
         }
-        let folder = match File::open(work) {
+        let directory = match File::open(work) {
             // Swept by another process before it was locked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            folder => folder.with_context(|| format!("open {}", work.display()))?,
+            directory => directory.with_context(|| format!("open {}", work.display()))?,
         };
-        // Where a file system has no locks, no other process removes the folder.
-        let _ = folder.lock();
+        // Where a file system has no locks, no other process removes the directory.
+        let _ = directory.lock();
         if work.exists() {
-            return Ok(Lock(folder));
+            return Ok(Lock(directory));
         }
     }
 }
 
-/// Why a folder that is there is not this process's.
+/// Why a directory that is there is not this process's.
 fn taken(work: &Path) -> Error {
-    let is_free = File::open(work).is_ok_and(|folder| folder.try_lock().is_ok());
+    let is_free = File::open(work).is_ok_and(|directory| directory.try_lock().is_ok());
     let why = if is_free {
-        "is what a run left that was killed, and cannot be removed: remove it as its owner, or write to another folder \
+        "is what a run left that was killed, and cannot be removed: remove it as its owner, or write to another directory \
          (--output)"
     } else {
-        "is in use: another billetctl, in another container, has the same process number and writes to the same folder; \
-         wait for it, or write to another folder (--output)"
+        "is in use: another billetctl, in another container, has the same process number and writes to the same directory; \
+         wait for it, or write to another directory (--output)"
     };
     Error::msg(format!("{} {why}", work.display()))
 }
 
-/// Removes what processes left that are gone: nobody has their folder's lock.
+/// Removes what processes left that are gone: nobody has their directory's lock.
 fn sweep(output: &Path) {
     for item in fs::read_dir(output).into_iter().flatten().flatten() {
         let name = item.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY));
         let Some(process) = number.and_then(|number| number.parse().ok()) else { continue };
-        let Ok(folder) = File::open(item.path()) else { continue };
-        let is_left = match folder.try_lock() {
+        let Ok(directory) = File::open(item.path()) else { continue };
+        let is_left = match directory.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => false,
             // A file system without locks. This process has not begun.
@@ -165,7 +165,7 @@ fn sweep(output: &Path) {
     }
 }
 
-/// Removes what a process has: its folder last, without which nobody would know of the rest.
+/// Removes what a process has: its directory last, without which nobody would know of the rest.
 fn remove(output: &Path, process: u32) {
     for item in fs::read_dir(output).into_iter().flatten().flatten() {
         if item.file_name().to_str().and_then(process_of) != Some(process) {
@@ -176,7 +176,7 @@ fn remove(output: &Path, process: u32) {
     let _ = fs::remove_dir_all(work_in(output, process));
 }
 
-/// The process that is making a file or folder of this name: `disk.raw.7-1.billet-partial`.
+/// The process that is making a file or directory of this name: `disk.raw.7-1.billet-partial`.
 fn process_of(name: &str) -> Option<u32> {
     let (_, numbers) = name.strip_suffix(UNFINISHED)?.rsplit_once('.')?;
     numbers.split_once('-').map_or(numbers, |(process, _)| process).parse().ok()
@@ -203,7 +203,7 @@ fn with_room(error: Error, output: &Path, needed_bytes: u64, free_bytes: Option<
     }
     let free = free_bytes.map(|bytes| format!(", {} were free", bytes_si(bytes))).unwrap_or_default();
     error.context(format!(
-        "{} has no room: this takes about {}{free}; make room, or write to another folder (--output)",
+        "{} has no room: this takes about {}{free}; make room, or write to another directory (--output)",
         output.display(),
         bytes_si(needed_bytes)
     ))
@@ -262,12 +262,12 @@ mod tests {
     #[tokio::test]
     async fn what_a_killed_run_with_this_number_left_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = work_in(dir.path(), process::id());
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("disk.raw"), "old").unwrap();
+        let directory = work_in(dir.path(), process::id());
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("disk.raw"), "old").unwrap();
         let work = Work::new(dir.path()).unwrap();
-        assert_eq!(work.path(), folder);
-        assert!(fs::read_dir(&folder).unwrap().next().is_none());
+        assert_eq!(work.path(), directory);
+        assert!(fs::read_dir(&directory).unwrap().next().is_none());
         drop(work);
         assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
     }

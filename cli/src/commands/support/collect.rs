@@ -36,16 +36,16 @@ pub(super) struct Part {
 struct Asking {
     session: Arc<Session>,
     node: Option<String>,
-    folder: String,
+    directory: String,
     parts: Vec<Part>,
     errors: String,
 }
 
 /// Everything of one node; what it can not give is in `errors.txt`.
 pub(super) async fn node(session: Arc<Session>, node: Option<String>) -> Vec<Part> {
-    // The name becomes a folder: nothing in it may lead elsewhere.
-    let folder = session.name_of(node.as_deref()).replace(['/', '\\', ':'], "_").replace("..", "_");
-    let mut asking = Asking { session, node, folder, parts: Vec::new(), errors: String::new() };
+    // The name becomes a directory: nothing in it may lead elsewhere.
+    let directory = session.name_of(node.as_deref()).replace(['/', '\\', ':'], "_").replace("..", "_");
+    let mut asking = Asking { session, node, directory, parts: Vec::new(), errors: String::new() };
     let a = &asking;
     let (version, dmesg, services) = tokio::join!(part(a.version()), part(a.dmesg()), part(a.services()));
     let (mounts, processes, containers) =
@@ -81,7 +81,7 @@ impl Asking {
     fn keep(&mut self, name: &str, content: Result<impl Into<Vec<u8>>>) {
         match content {
             Ok(content) => {
-                let name = format!("{}/{name}", self.folder);
+                let name = format!("{}/{name}", self.directory);
                 self.parts.push(Part { name, content: content.into() });
             }
             Err(error) => drop(writeln!(self.errors, "{name}: {error:#}")),
@@ -126,13 +126,13 @@ impl Asking {
     async fn mounts(&self) -> Result<String> {
         let request = client::to_node((), self.node.as_deref());
         let answer = self.one(self.session.client.machine().mounts(request).await, |r| r.messages)?;
-        Ok(mounts::table(&[(self.folder.clone(), answer)]).to_string())
+        Ok(mounts::table(&[(self.directory.clone(), answer)]).to_string())
     }
 
     async fn processes(&self) -> Result<String> {
         let request = client::to_node((), self.node.as_deref());
         let answer = self.one(self.session.client.machine().processes(request).await, |r| r.messages)?;
-        Ok(processes::table(vec![(self.folder.clone(), answer)], processes::Sort::Rss).to_string())
+        Ok(processes::table(vec![(self.directory.clone(), answer)], processes::Sort::Rss).to_string())
     }
 
     async fn containers(&self) -> Result<String> {
@@ -143,7 +143,7 @@ impl Asking {
             let request = client::to_node(request, self.node.as_deref());
             let answer = self.session.client.machine().containers(request).await;
             let answer = self.one(answer, |r| r.messages).with_context(|| namespace)?;
-            text.push_str(&containers::container_table(vec![(self.folder.clone(), answer)]).to_string());
+            text.push_str(&containers::container_table(vec![(self.directory.clone(), answer)]).to_string());
         }
         Ok(text)
     }
@@ -209,7 +209,7 @@ impl Asking {
         let mut text = String::new();
         while let Some(item) = stream.message().await.map_err(|s| self.error(&s))? {
             let Some(resource): Option<Resource> = item.resource else { continue };
-            text.push_str(&get::yaml(&self.folder, &resource)?);
+            text.push_str(&get::yaml(&self.directory, &resource)?);
         }
         Ok(text)
     }

@@ -11,7 +11,7 @@ use std::io::Write;
 const LOCAL: u32 = 0x0403_4b50;
 const CENTRAL: u32 = 0x0201_4b50;
 const END: u32 = 0x0605_4b50;
-/// 2.0: deflate and folders.
+/// 2.0: deflate and directories.
 const VERSION: u16 = 20;
 /// Made on Unix, so that the mode counts.
 const MADE_BY: u16 = (3 << 8) | VERSION;

@@ -346,7 +346,7 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "kind: UserVolumeConfig\nname: a\nvolumeType: directory",
         "volumeType",
-        "a directory as a volume is not built yet, this one is not made: use a folder below /var, or a partition",
+        "a directory as a volume is not built yet, this one is not made: use a directory below /var, or a partition",
     ),
     (
         "kind: RawVolumeConfig\nname: a\nprovisioning: {diskSelector: {match: '!system_disk'}, minSize: 1GiB, grow: true}",
@@ -522,9 +522,9 @@ fn break_all() {
 
 /// File name, line and text of each place that adds a problem.
 fn rules() -> Vec<(String, u32, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/validate");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/validate");
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("the sources").flatten() {
+    for entry in fs::read_dir(directory).expect("the sources").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         // The tests, and the methods themselves.
         if name.ends_with("tests.rs") || name == "mod.rs" {

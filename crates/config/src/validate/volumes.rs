@@ -146,7 +146,7 @@ fn user(document: &UserVolumeConfig, problems: &mut Problems) {
             problems.warn("volumeType", message);
         }
         Some(VolumeType::Directory) => {
-            let message = "a directory as a volume is not built yet, this one is not made: use a folder below \
+            let message = "a directory as a volume is not built yet, this one is not made: use a directory below \
                            /var, or a partition";
             problems.warn("volumeType", message);
         }

@@ -132,7 +132,7 @@ impl KubernetesNode {
         // What an attempt before has left: the tool wants a place without anything.
         state::remove(root, RESTORE)?;
         let directory =
-            beneath::make_folder(root, Path::new(RESTORE), 0o700).map_err(failed("make", RESTORE))?;
+            beneath::make_directory(root, Path::new(RESTORE), 0o700).map_err(failed("make", RESTORE))?;
         directory.set_owner(Owner::Etcd.id()).map_err(failed("make", RESTORE))?;
         let output = root.join(OUTPUT);
         if let Some(parent) = output.parent() {

@@ -243,7 +243,7 @@ enum Start {
 
 fn make_data(root: &Path) -> Result<(), Error> {
     let failed = || failed("make", paths::ETCD_DATA);
-    let directory = beneath::make_folder(root, Path::new(paths::ETCD_DATA), 0o700).map_err(failed())?;
+    let directory = beneath::make_directory(root, Path::new(paths::ETCD_DATA), 0o700).map_err(failed())?;
     directory.set_mode(0o700).map_err(failed())?;
     directory.set_owner_below(Owner::Etcd.id()).map_err(failed())
 }

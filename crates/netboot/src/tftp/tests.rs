@@ -64,8 +64,8 @@ async fn fetch(path: &Path, options: &str) -> (Option<Vec<u8>>, Vec<u8>, u64) {
 
 #[tokio::test]
 async fn a_file_arrives_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
     // One that fills its last block, and so has an empty one behind it.
     for length in [0_usize, 1, 512, 100_000, 1468 * 3] {
         let bytes: Vec<u8> = (0..length).map(|n| (n * 7 % 251).to_le_bytes()[0]).collect();
@@ -82,8 +82,8 @@ async fn a_file_arrives_whole() {
 
 #[tokio::test]
 async fn more_blocks_than_a_number_has_are_counted_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
     let bytes = vec![9; 512 * 65_540 + 3];
     std::fs::write(&path, &bytes).unwrap();
     let (_, content, _) = fetch(&path, "").await;
@@ -92,8 +92,8 @@ async fn more_blocks_than_a_number_has_are_counted_on() {
 
 #[tokio::test]
 async fn a_client_that_only_wants_the_length_is_no_fault() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
     std::fs::write(&path, b"content").unwrap();
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let to = client.local_addr().unwrap();
@@ -126,8 +126,8 @@ fn sending(
 /// The options and each block, once: the network loses what comes first. It loses each acknowledgement as well.
 #[tokio::test]
 async fn what_is_lost_is_sent_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
     let bytes: Vec<u8> = (0..1400_usize).map(|n| (n * 7 % 251).to_le_bytes()[0]).collect();
     std::fs::write(&path, &bytes).unwrap();
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -159,8 +159,8 @@ async fn what_is_lost_is_sent_again() {
 
 #[tokio::test]
 async fn a_client_that_goes_silent_is_told_of() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
     std::fs::write(&path, [9; 600]).unwrap();
     for acknowledged in [0, 1] {
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn pieces_are_read_from_anywhere_with_zeros_between() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("file"), b"file").unwrap();
-        let file = Arc::new(File::open(folder.path().join("file")).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("file"), b"file").unwrap();
+        let file = Arc::new(File::open(directory.path().join("file")).unwrap());
         let piece = |start, bytes, source| Piece { start, bytes, source };
         let memory = Source::Memory(Arc::from(&b"--memory"[..]), 2);
         let pieces = vec![piece(0, 6, memory), piece(8, 4, Source::File(file.clone()))];
@@ -109,7 +109,7 @@ mod tests {
             whole.read_to_end(&mut rest).unwrap();
             assert_eq!(rest, expected[usize::try_from(from).unwrap()..], "{from}");
         }
-        std::fs::write(folder.path().join("file"), b"f").unwrap();
+        std::fs::write(directory.path().join("file"), b"f").unwrap();
         whole.seek(SeekFrom::Start(0)).unwrap();
         let error = whole.read_to_end(&mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("became shorter"), "{error}");

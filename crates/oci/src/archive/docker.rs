@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    fn saved(folder: &Path, layer: &[u8], diff_id: &str) -> Archive {
+    fn saved(directory: &Path, layer: &[u8], diff_id: &str) -> Archive {
         let config = format!(
             r#"{{"architecture":"amd64","os":"linux","config":{{"Labels":{{"a":"b"}}}},"rootfs":{{"type":"layers","diff_ids":["{diff_id}"]}}}}"#
         );
@@ -143,17 +143,17 @@ mod tests {
             header.set_mode(0o644);
             tar.append_data(&mut header, path, bytes).unwrap();
         }
-        let path = folder.join("saved.tar");
+        let path = directory.join("saved.tar");
         std::fs::write(&path, tar.into_inner().unwrap()).unwrap();
         Archive::open(&path).unwrap()
     }
 
     #[test]
     fn an_image_that_docker_saved_is_read() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let layer = b"a layer";
         let digest = ondisk::Digest::sha256(&[layer]);
-        let archive = saved(folder.path(), layer, &format!("sha256:{digest}"));
+        let archive = saved(directory.path(), layer, &format!("sha256:{digest}"));
         let (manifest, config) = archive.image("amd64").unwrap();
         assert_eq!(config.config.labels.get("a").map(String::as_str), Some("b"));
         let mut content = Vec::new();
@@ -190,8 +190,8 @@ mod tests {
         };
         let mut bytes = Vec::new();
         write_docker(&mut bytes, &image, "billet/installer", &["ARG RM".into()]).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("image.tar");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("image.tar");
         std::fs::write(&path, &bytes).unwrap();
         let archive = Archive::open(&path).unwrap();
         let (manifest, config) = archive.image("amd64").unwrap();
@@ -206,13 +206,13 @@ mod tests {
 
     #[test]
     fn a_layer_that_is_not_the_configs_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let other = ondisk::Digest::sha256(&[b"another"]);
-        let archive = saved(folder.path(), b"a layer", &format!("sha256:{other}"));
+        let archive = saved(directory.path(), b"a layer", &format!("sha256:{other}"));
         let (manifest, _) = archive.image("amd64").unwrap();
         let error = archive.blob(&manifest.layers[0]).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("it was changed on the way"), "{error}");
-        let error = saved(folder.path(), b"x", "md5:1").image("amd64").unwrap_err().to_string();
+        let error = saved(directory.path(), b"x", "md5:1").image("amd64").unwrap_err().to_string();
         assert!(error.contains("the config's digest \"md5:1\""), "{error}");
     }
 }

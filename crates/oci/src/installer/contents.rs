@@ -297,9 +297,9 @@ mod tests {
     use super::*;
     use crate::archive::{Archive, write};
 
-    fn contents(folder: &std::path::Path) -> Contents {
+    fn contents(directory: &std::path::Path) -> Contents {
         let layers = ["one", "two"].map(|name| {
-            let path = folder.join(name);
+            let path = directory.join(name);
             std::fs::write(&path, name.repeat(1000)).unwrap();
             path
         });
@@ -313,17 +313,17 @@ mod tests {
         }
     }
 
-    fn walk(image: &NewImage, folder: &std::path::Path, then: impl FnOnce(&mut Walk<'_>)) {
-        walk_of(Architecture::Amd64, image, folder, then);
+    fn walk(image: &NewImage, directory: &std::path::Path, then: impl FnOnce(&mut Walk<'_>)) {
+        walk_of(Architecture::Amd64, image, directory, then);
     }
 
     fn walk_of(
         architecture: Architecture,
         image: &NewImage,
-        folder: &std::path::Path,
+        directory: &std::path::Path,
         then: impl FnOnce(&mut Walk<'_>),
     ) {
-        let path = folder.join("image.tar");
+        let path = directory.join("image.tar");
         write(&mut std::fs::File::create(&path).unwrap(), image).unwrap();
         let archive = Archive::open(&path).unwrap();
         let (manifest, config) = archive.image(architecture.name()).unwrap();
@@ -337,10 +337,10 @@ mod tests {
 
     #[test]
     fn what_was_put_in_comes_out_in_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let image = contents(folder.path()).image();
+        let directory = tempfile::tempdir().unwrap();
+        let image = contents(directory.path()).image();
         assert_eq!(super::super::facts("i", &config_of(&image), "0.1.0").unwrap().version, "0.2.0");
-        walk(&image, folder.path(), |walk| {
+        walk(&image, directory.path(), |walk| {
             assert_eq!(walk.manifest().unwrap(), b"{}");
             let boot = walk.boot().unwrap();
             assert_eq!((boot.len(), boot["cmdline"].as_slice()), (2, &b"quiet"[..]));
@@ -357,10 +357,10 @@ mod tests {
     /// What a registry sends in the place of what the image's documents name.
     #[test]
     fn nothing_counts_before_its_digest_was_compared() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let read = |from: &str, to: &str| {
-            let image = Contents { manifest: b"{original}".to_vec(), ..contents(folder.path()) }.image();
-            let path = folder.path().join("image.tar");
+            let image = Contents { manifest: b"{original}".to_vec(), ..contents(directory.path()) }.image();
+            let path = directory.path().join("image.tar");
             write(&mut std::fs::File::create(&path).unwrap(), &image).unwrap();
             let mut bytes = std::fs::read(&path).unwrap();
             let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
@@ -382,12 +382,12 @@ mod tests {
     /// Boot parts beside the manifest count, and what would be read before its digest was compared is refused.
     #[test]
     fn the_manifests_image_layer_is_read_to_its_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut image = contents(folder.path()).image();
+        let directory = tempfile::tempdir().unwrap();
+        let mut image = contents(directory.path()).image();
         let part = image.layers.remove(1);
         image.layers[0].extend(part);
         image.labels.insert(LAYERS_LABEL.to_owned(), image.layers.len().to_string());
-        walk(&image, folder.path(), |walk| {
+        walk(&image, directory.path(), |walk| {
             assert_eq!(walk.manifest().unwrap(), b"{}");
             let boot = walk.boot().unwrap();
             assert_eq!(boot.keys().collect::<Vec<_>>(), ["cmdline", "vmlinuz"]);
@@ -396,7 +396,7 @@ mod tests {
         let first = image.layers.remove(2);
         image.layers[0].extend(first);
         image.labels.insert(LAYERS_LABEL.to_owned(), image.layers.len().to_string());
-        walk(&image, folder.path(), |walk| {
+        walk(&image, directory.path(), |walk| {
             let error = walk.manifest().unwrap_err().to_string();
             assert!(error.contains("billet/root.json and billet/layers/one in one image layer"), "{error}");
         });
@@ -404,12 +404,12 @@ mod tests {
 
     #[test]
     fn a_boot_part_shares_no_image_layer_with_layer_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut image = contents(folder.path()).image();
+        let directory = tempfile::tempdir().unwrap();
+        let mut image = contents(directory.path()).image();
         let first = image.layers.remove(3);
         image.layers[2].extend(first);
         image.labels.insert(LAYERS_LABEL.to_owned(), image.layers.len().to_string());
-        walk(&image, folder.path(), |walk| {
+        walk(&image, directory.path(), |walk| {
             walk.manifest().unwrap();
             let error = walk.boot().unwrap_err().to_string();
             assert!(error.contains("boot parts and billet/layers/one in one image layer"), "{error}");
@@ -418,9 +418,9 @@ mod tests {
 
     #[test]
     fn a_missing_file_and_another_order_are_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let image = contents(folder.path()).image();
-        walk(&image, folder.path(), |walk| {
+        let directory = tempfile::tempdir().unwrap();
+        let image = contents(directory.path()).image();
+        walk(&image, directory.path(), |walk| {
             walk.manifest().unwrap();
             walk.boot().unwrap();
             walk.layer("two").unwrap();
@@ -428,7 +428,7 @@ mod tests {
         });
         let mut headless = image.clone();
         headless.layers.remove(0);
-        walk(&headless, folder.path(), |walk| {
+        walk(&headless, directory.path(), |walk| {
             assert!(walk.manifest().unwrap_err().to_string().contains("has no billet/root.json"));
         });
     }
@@ -445,9 +445,9 @@ mod tests {
 
     #[test]
     fn what_was_added_counts_wherever_it_lies() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let image = built_on(
-            contents(folder.path()).image(),
+            contents(directory.path()).image(),
             &[
                 ("billet/boot/.wh.vmlinuz", ""),
                 ("billet/boot/modules", "new"),
@@ -459,13 +459,13 @@ mod tests {
             ],
         );
         let kernel = built_on(image.clone(), &[("usr/install/vmlinuz", "kernel")]);
-        walk(&image, folder.path(), |walk| {
+        walk(&image, directory.path(), |walk| {
             assert_eq!(walk.manifest().unwrap(), b"{new}");
             assert!(!walk.brings_kernel());
             let boot = walk.boot().unwrap();
             assert_eq!(boot.keys().collect::<Vec<_>>(), ["cmdline", "modules"]);
         });
-        walk(&kernel, folder.path(), |walk| {
+        walk(&kernel, directory.path(), |walk| {
             walk.manifest().unwrap();
             assert!(walk.brings_kernel());
             assert_eq!(walk.boot().unwrap()["vmlinuz"], b"kernel");
@@ -480,23 +480,23 @@ mod tests {
             assert!(walk.layer("five").is_err());
         });
         let initramfs = built_on(image, &[("usr/install/initramfs.xz", "x")]);
-        walk(&initramfs, folder.path(), |walk| {
+        walk(&initramfs, directory.path(), |walk| {
             assert!(walk.manifest().unwrap_err().to_string().contains("the stage `customization`"));
         });
     }
 
     #[test]
     fn a_kernel_counts_in_images_for_its_machines() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let (amd64, arm64) = (("usr/install/amd64/vmlinuz", "x86"), ("usr/install/arm64/vmlinuz", "arm"));
         for (architecture, own, foreign) in
             [(Architecture::Amd64, amd64, arm64), (Architecture::Arm64, arm64, amd64)]
         {
             let name = architecture.name();
-            let image = Contents { architecture: name.to_owned(), ..contents(folder.path()) }.image();
+            let image = Contents { architecture: name.to_owned(), ..contents(directory.path()) }.image();
             let kernel = |added: &[(&str, &str)]| {
                 let mut found = Err(String::new());
-                walk_of(architecture, &built_on(image.clone(), added), folder.path(), |walk| {
+                walk_of(architecture, &built_on(image.clone(), added), directory.path(), |walk| {
                     found = walk.manifest().map_err(|error| error.to_string()).map(|_| {
                         assert!(walk.brings_kernel());
                         walk.boot().unwrap().remove("vmlinuz").unwrap()
@@ -525,8 +525,8 @@ mod tests {
     /// `buildah bud --squash`: one layer, in the order of names.
     #[test]
     fn an_image_of_one_layer_is_read_as_well() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut image = contents(folder.path()).image();
+        let directory = tempfile::tempdir().unwrap();
+        let mut image = contents(directory.path()).image();
         image.layers.push(vec![Content {
             path: "usr/install/vmlinuz".into(),
             bytes: Bytes::Here(b"kernel".to_vec()),
@@ -534,7 +534,7 @@ mod tests {
         let mut files: Vec<Content> = image.layers.drain(..).flatten().collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
         image.layers.push(files);
-        walk(&image, folder.path(), |walk| {
+        walk(&image, directory.path(), |walk| {
             assert_eq!(walk.manifest().unwrap(), b"{}");
             assert!(walk.brings_kernel());
             let boot = walk.boot().unwrap();
@@ -552,7 +552,7 @@ mod tests {
             walk.finish().unwrap();
         });
         image.layers[0].retain(|file| file.path != MANIFEST_PATH);
-        walk(&image, folder.path(), |walk| {
+        walk(&image, directory.path(), |walk| {
             let error = walk.manifest().unwrap_err().to_string();
             assert_eq!(error, "the installer image has no billet/root.json");
         });

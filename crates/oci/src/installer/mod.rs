@@ -30,9 +30,9 @@ pub const VERSION_LABEL: &str = "org.opencontainers.image.version";
 
 /// The root manifest: the first file.
 pub const MANIFEST_PATH: &str = "billet/root.json";
-/// Folder of what boots; its files come next.
+/// Directory of what boots; its files come next.
 pub const BOOT_FOLDER: &str = "billet/boot/";
-/// Folder of the layer files; they come last, in the manifest's order.
+/// Directory of the layer files; they come last, in the manifest's order.
 pub const LAYER_FOLDER: &str = "billet/layers/";
 
 /// A kernel that was added; [`kernel_path_for`] has where it may lie as well.

@@ -19,7 +19,7 @@ use crate::server::{Behaviour, Guard, Server};
 const NAME: &str = "registry.invalid/demo/app:1";
 
 pub(super) struct Rig {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     pub(super) server: Server,
 }
 
@@ -35,13 +35,13 @@ fn new_image(architecture: &str) -> NewImage {
 }
 
 async fn rig_with(tls: Option<Arc<rustls::ServerConfig>>, behaviour: Behaviour, architecture: &str) -> Rig {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("image.tar");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image.tar");
     let mut out = std::fs::File::create(&path).unwrap();
     archive::write(&mut out, &new_image(architecture)).unwrap();
     let server = Server::start(tls, behaviour).await.unwrap();
     server.serve(&path, "demo/app", "1").unwrap();
-    Rig { folder, server }
+    Rig { directory, server }
 }
 
 pub(super) async fn rig(behaviour: Behaviour) -> Rig {
@@ -230,7 +230,7 @@ async fn content_that_was_changed_is_refused() {
 #[tokio::test]
 async fn a_document_counts_only_with_the_digest_that_led_to_it() {
     let rig = rig(Behaviour::default()).await;
-    let archive = archive::Archive::open(&rig.folder.path().join("image.tar")).unwrap();
+    let archive = archive::Archive::open(&rig.directory.path().join("image.tar")).unwrap();
     let (manifest, _) = archive.image("amd64").unwrap();
     let text = rig.server.document("demo/app/manifests/1").unwrap();
     let child = format!("sha256:{}", Digest::sha256(&[&text]));
@@ -285,7 +285,7 @@ async fn another_architecture_is_refused_by_name() {
 #[tokio::test]
 async fn images_that_docker_pushed_are_pulled() {
     let rig = rig(Behaviour::default()).await;
-    let path = rig.folder.path().join("image.tar");
+    let path = rig.directory.path().join("image.tar");
     let (mut manifest, _) = archive::Archive::open(&path).unwrap().image("amd64").unwrap();
     let opened = archive::Archive::open(&path).unwrap();
     for layer in &mut manifest.layers {
@@ -298,7 +298,7 @@ async fn images_that_docker_pushed_are_pulled() {
             size: packed.len() as u64,
             ..layer.clone()
         };
-        let file: PathBuf = rig.folder.path().join(layer.digest.to_string());
+        let file: PathBuf = rig.directory.path().join(layer.digest.to_string());
         std::fs::write(&file, packed).unwrap();
         rig.server.serve_blob(&layer.digest, &file).unwrap();
     }

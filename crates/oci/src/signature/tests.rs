@@ -21,8 +21,8 @@ fn rule(images: &str, action: Action) -> Rule {
 }
 
 /// What somebody on the command line does.
-fn openssl(folder: &Path, arguments: &str) {
-    let ran = Command::new("openssl").current_dir(folder).args(arguments.split(' ')).output().unwrap();
+fn openssl(directory: &Path, arguments: &str) {
+    let ran = Command::new("openssl").current_dir(directory).args(arguments.split(' ')).output().unwrap();
     assert!(ran.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
@@ -47,17 +47,17 @@ pub(crate) fn layer(payload: &[u8], signature: &[u8]) -> Descriptor {
 }
 
 /// Makes a key with openssl, signs, and gives the public half as PEM with the signature.
-pub(crate) fn signed(folder: &Path, algorithm: &str, message: &[u8]) -> (String, Vec<u8>) {
-    std::fs::write(folder.join("message"), message).unwrap();
-    openssl(folder, &format!("genpkey {algorithm} -out key.pem"));
-    openssl(folder, "pkey -in key.pem -pubout -out public.pem");
+pub(crate) fn signed(directory: &Path, algorithm: &str, message: &[u8]) -> (String, Vec<u8>) {
+    std::fs::write(directory.join("message"), message).unwrap();
+    openssl(directory, &format!("genpkey {algorithm} -out key.pem"));
+    openssl(directory, "pkey -in key.pem -pubout -out public.pem");
     if algorithm.contains("ed25519") {
-        openssl(folder, "pkeyutl -sign -rawin -inkey key.pem -in message -out signature");
+        openssl(directory, "pkeyutl -sign -rawin -inkey key.pem -in message -out signature");
     } else {
-        openssl(folder, "dgst -sha256 -sign key.pem -out signature message");
+        openssl(directory, "dgst -sha256 -sign key.pem -out signature message");
     }
-    let public = std::fs::read_to_string(folder.join("public.pem")).unwrap();
-    (public, std::fs::read(folder.join("signature")).unwrap())
+    let public = std::fs::read_to_string(directory.join("public.pem")).unwrap();
+    (public, std::fs::read(directory.join("signature")).unwrap())
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn a_signature_counts_for_its_key_and_its_digest() {
         "-algorithm ed25519",
     ];
     for kind in kinds {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let bytes = payload(&one);
-        let (public, made) = signed(folder.path(), kind, &bytes);
+        let (public, made) = signed(directory.path(), kind, &bytes);
         let key = Key::from_pem(&public).unwrap();
         let good = Signature::of(&layer(&bytes, &made), bytes.clone()).unwrap();
         assert_eq!(good.check(&key, &one), Ok(()), "{kind}");
@@ -80,7 +80,7 @@ fn a_signature_counts_for_its_key_and_its_digest() {
         assert_eq!(other, format!("it is of the image sha256:{one}"), "{kind}");
         let changed = Signature::of(&layer(&payload(&two), &made), payload(&two)).unwrap();
         assert_eq!(changed.check(&key, &two).unwrap_err(), "it is of another key", "{kind}");
-        let (stranger, _) = signed(folder.path(), kind, &bytes);
+        let (stranger, _) = signed(directory.path(), kind, &bytes);
         let stranger = Key::from_pem(&stranger).unwrap();
         assert_eq!(good.check(&stranger, &one).unwrap_err(), "it is of another key", "{kind}");
     }
@@ -88,11 +88,11 @@ fn a_signature_counts_for_its_key_and_its_digest() {
 
 #[test]
 fn a_certificate_stands_for_its_key() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let bytes = payload(&Digest::sha256(&[b"one"]));
-    let (_, made) = signed(folder.path(), "-algorithm EC -pkeyopt ec_paramgen_curve:P-256", &bytes);
-    openssl(folder.path(), "req -x509 -key key.pem -subj /CN=signer -days 1 -out certificate.pem");
-    let text = std::fs::read_to_string(folder.path().join("certificate.pem")).unwrap();
+    let (_, made) = signed(directory.path(), "-algorithm EC -pkeyopt ec_paramgen_curve:P-256", &bytes);
+    openssl(directory.path(), "req -x509 -key key.pem -subj /CN=signer -days 1 -out certificate.pem");
+    let text = std::fs::read_to_string(directory.path().join("certificate.pem")).unwrap();
     assert!(Key::from_pem(&text).unwrap().made(&made, &bytes));
 }
 
@@ -101,22 +101,22 @@ fn what_is_no_key_is_refused() {
     assert_eq!(Key::from_pem("nothing").unwrap_err(), KeyError::Form);
     let text = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n";
     assert!(matches!(Key::from_pem(text).unwrap_err(), KeyError::Content(_)));
-    let folder = tempfile::tempdir().unwrap();
-    openssl(folder.path(), "genpkey -algorithm ed25519 -out key.pem");
-    let private = std::fs::read_to_string(folder.path().join("key.pem")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    openssl(directory.path(), "genpkey -algorithm ed25519 -out key.pem");
+    let private = std::fs::read_to_string(directory.path().join("key.pem")).unwrap();
     assert_eq!(Key::from_pem(&private).unwrap_err(), KeyError::Form);
 }
 
 #[test]
 fn a_payload_of_another_kind_is_none() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let digest = Digest::sha256(&[b"one"]);
     let text = String::from_utf8(payload(&digest)).unwrap().replace("cosign container image", "a menu's");
-    let (public, made) = signed(folder.path(), "-algorithm ed25519", text.as_bytes());
+    let (public, made) = signed(directory.path(), "-algorithm ed25519", text.as_bytes());
     let key = Key::from_pem(&public).unwrap();
     let found = Signature::of(&layer(text.as_bytes(), &made), text.clone().into_bytes()).unwrap();
     assert_eq!(found.check(&key, &digest).unwrap_err(), "it is a \"a menu's signature\"");
-    let (public, made) = signed(folder.path(), "-algorithm ed25519", b"no JSON");
+    let (public, made) = signed(directory.path(), "-algorithm ed25519", b"no JSON");
     let key = Key::from_pem(&public).unwrap();
     let found = Signature::of(&layer(b"no JSON", &made), b"no JSON".to_vec()).unwrap();
     assert!(found.check(&key, &digest).unwrap_err().starts_with("its payload: "));

@@ -1,9 +1,9 @@
 //! Single files of a volume that is in use: added, renamed, removed.
 //!
 //! Owns: the order of writes. Whatever step a power cut falls into, and however many of its writes it lets through,
-//! every file is there under its old name or its new one, whole; free slots at a folder's end ([`SPARE_SLOTS`]).
-//! Does not: write anything itself; make folders; replace what a file holds (add it under another name, then rename).
-//! Order: content and its chain go to free clusters, then one sector of the folder names them; a name goes before
+//! every file is there under its old name or its new one, whole; free slots at a directory's end ([`SPARE_SLOTS`]).
+//! Does not: write anything itself; make directories; replace what a file holds (add it under another name, then rename).
+//! Order: content and its chain go to free clusters, then one sector of the directory names them; a name goes before
 //! its clusters become free. Clusters that no name leads to, as an interrupted change leaves them, count as free.
 //! Fails by: refusing a volume whose chains cross or leave it; repairing is fsck's affair.
 
@@ -24,19 +24,19 @@ const DELETED: u8 = 0xE5;
 /// First byte of a slot behind which nothing follows.
 const END: u8 = 0;
 
-/// Free slots at the end of a folder, for firmware.
+/// Free slots at the end of a directory, for firmware.
 ///
 /// EDK2 renames by appending the new set; free slots between others it leaves alone. Where there is no room it makes the
-/// folder longer, and a power cut in the middle of that can lead the folder to a cluster that is free, whereupon
+/// directory longer, and a power cut in the middle of that can lead the directory to a cluster that is free, whereupon
 /// firmware finds nothing in it. Nobody can repair this before the loader runs, so there is always room: three starts
 /// on trial append three sets of three slots, and this is three times that.
 /// Source: edk2 FatPkg/EnhancedFatDxe, `FatNewEntryPos`, `FatGrowEof`, `FatPhysicalDirSize`.
 pub(super) const SPARE_SLOTS: usize = 32;
 
 impl<R: ReadAt> Reader<R> {
-    /// The steps that add a file to a folder that is there. Case of names does not matter.
+    /// The steps that add a file to a directory that is there. Case of names does not matter.
     pub fn add<'a>(&mut self, path: &str, content: &'a [u8]) -> Result<Vec<Step<'a>>, Error> {
-        let (mut dir, name) = self.folder_of(path)?;
+        let (mut dir, name) = self.directory_of(path)?;
         if find(&dir.entries(), name).is_some() {
             return Err(Error::Conflict(path.into()));
         }
@@ -57,11 +57,11 @@ impl<R: ReadAt> Reader<R> {
         Ok(steps)
     }
 
-    /// The steps that give a file another name in its folder: one write of one sector, where its set lies in one.
+    /// The steps that give a file another name in its directory: one write of one sector, where its set lies in one.
     ///
     /// Else it has both names for a moment; the same call again ends a renaming that was cut off there.
     pub fn rename<'a>(&mut self, path: &str, to: &str) -> Result<Vec<Step<'a>>, Error> {
-        let (mut dir, name) = self.folder_of(path)?;
+        let (mut dir, name) = self.directory_of(path)?;
         let entries = dir.entries();
         let old = find(&entries, name).ok_or_else(|| Error::NotFound(path.into()))?.clone();
         if old.is_dir {
@@ -97,7 +97,7 @@ impl<R: ReadAt> Reader<R> {
 
     /// The steps that remove a file.
     pub fn remove<'a>(&mut self, path: &str) -> Result<Vec<Step<'a>>, Error> {
-        let (mut dir, name) = self.folder_of(path)?;
+        let (mut dir, name) = self.directory_of(path)?;
         let entries = dir.entries();
         let old = find(&entries, name).ok_or_else(|| Error::NotFound(path.into()))?.clone();
         if old.is_dir {
@@ -115,8 +115,8 @@ impl<R: ReadAt> Reader<R> {
         Ok(steps)
     }
 
-    /// The folder that a path names a file in, and the file's own name.
-    fn folder_of<'p>(&mut self, path: &'p str) -> Result<(Folder, &'p str), Error> {
+    /// The directory that a path names a file in, and the file's own name.
+    fn directory_of<'p>(&mut self, path: &'p str) -> Result<(Directory, &'p str), Error> {
         let path = path.trim_matches('/');
         let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
         let mut first = self.root;
@@ -134,7 +134,8 @@ impl<R: ReadAt> Reader<R> {
         let sector = usize::try_from(self.sector_bytes).map_err(|_| Error::NotFat32)?;
         let cluster_bytes = usize::try_from(self.cluster_bytes).map_err(|_| Error::NotFat32)?;
         Ok((
-            Folder { clusters, places, bytes, sector, cluster_bytes, stale: Vec::new() }.ending_at_its_mark(),
+            Directory { clusters, places, bytes, sector, cluster_bytes, stale: Vec::new() }
+                .ending_at_its_mark(),
             last,
         ))
     }
@@ -161,8 +162,8 @@ impl<R: ReadAt> Reader<R> {
     }
 }
 
-/// A folder in memory, as it is changed.
-struct Folder {
+/// A directory in memory, as it is changed.
+struct Directory {
     clusters: Vec<u32>,
     /// Where each cluster lies on the volume.
     places: Vec<u64>,
@@ -181,7 +182,7 @@ struct Placed {
     naming: Extent<'static>,
 }
 
-impl Folder {
+impl Directory {
     /// Nothing behind the end mark is an entry: what would become one when the end moves is told apart.
     fn ending_at_its_mark(mut self) -> Self {
         let end = self.end() * SLOT_BYTES;
@@ -237,7 +238,7 @@ impl Folder {
         Ok(set)
     }
 
-    /// How many slots the folder must have for a set of so many, and for firmware behind it.
+    /// How many slots the directory must have for a set of so many, and for firmware behind it.
     fn slots_for(&self, set: usize) -> usize {
         self.end().max(self.room(set) + set) + SPARE_SLOTS
     }
@@ -246,10 +247,10 @@ impl Folder {
         self.slots() < self.slots_for(set)
     }
 
-    /// The steps that add clusters of free slots to a folder that has no room for a set and for firmware: they are
-    /// chained to each other first, then one sector of the table links them to the folder.
+    /// The steps that add clusters of free slots to a directory that has no room for a set and for firmware: they are
+    /// chained to each other first, then one sector of the table links them to the directory.
     ///
-    /// Where the volume or the folder cannot have more, the set itself comes first.
+    /// Where the volume or the directory cannot have more, the set itself comes first.
     fn lengthen(&mut self, set: usize, table: &mut Table) -> Result<Vec<Step<'static>>, Error> {
         let missing = self.slots_for(set).saturating_sub(self.slots()) * SLOT_BYTES;
         let fits = self.room(set) + set <= self.slots();
@@ -277,7 +278,7 @@ impl Folder {
     }
 
     /// Where a set of so many slots goes: into a sector that has enough free ones in a row, else behind the last entry,
-    /// which may be behind the folder.
+    /// which may be behind the directory.
     fn room(&self, set: usize) -> usize {
         let end = self.end();
         let mut sectors = (0..self.slots().div_ceil(self.slots_per_sector()))

@@ -18,7 +18,7 @@ pub struct Identity {
     pub volume_id: u32,
 }
 
-/// Reads label and number from a volume's first bytes. The label in the root folder counts if it is among them,
+/// Reads label and number from a volume's first bytes. The label in the root directory counts if it is among them,
 /// else the copy in the boot sector, which every formatter writes.
 #[must_use]
 pub fn identify(start: &[u8]) -> Option<Identity> {
@@ -34,7 +34,7 @@ pub fn identify(start: &[u8]) -> Option<Identity> {
 
 struct Shape {
     fat32: bool,
-    /// Where the root folder starts, in bytes.
+    /// Where the root directory starts, in bytes.
     root: u64,
 }
 
@@ -64,7 +64,7 @@ impl Shape {
     }
 }
 
-/// The volume label among those entries of the root folder that are in view.
+/// The volume label among those entries of the root directory that are in view.
 fn root_label(start: &[u8], shape: &Shape) -> Option<[u8; 11]> {
     let root = start.get(usize::try_from(shape.root).ok()?..)?;
     let mut slots = root.chunks_exact(SLOT_BYTES).take_while(|slot| slot.first() != Some(&0));

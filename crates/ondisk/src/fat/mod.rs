@@ -2,7 +2,7 @@
 //!
 //! Owns: formatting a volume together with its files, reading one back, adding, renaming and removing single files,
 //! telling a volume's label and identifier.
-//! Does not: write FAT12 or FAT16, make folders on a volume that is there.
+//! Does not: write FAT12 or FAT16, make directories on a volume that is there.
 //! Order: every directory entry set lies within one sector, so that a device writes it whole or not at all.
 //! Source: Microsoft "FAT: General Overview of On-Disk Format" 1.03; kernel fs/fat.
 
@@ -43,7 +43,7 @@ const ENTRY_MASK: u32 = 0x0FFF_FFFF;
 /// Most bytes of a directory (the standard's 65536 entries).
 const MAX_DIR_BYTES: usize = 65536 * SLOT_BYTES;
 
-/// Most folders on the way to a file.
+/// Most directories on the way to a file.
 const MAX_DEPTH: usize = 64;
 
 /// Bits of an entry's attribute byte.
@@ -65,9 +65,9 @@ pub enum Error {
     Label(String),
     /// A path with an empty or impossible part, too deep, or with a name too long for one sector of entries.
     Path(String),
-    /// Two paths that are one on a file system without case, or a file that is also a folder.
+    /// Two paths that are one on a file system without case, or a file that is also a directory.
     Conflict(String),
-    /// A folder with more than 65536 entries.
+    /// A directory with more than 65536 entries.
     DirFull(String),
     /// The files do not fit; how many bytes the volume has for them.
     Full(u64),
@@ -81,7 +81,7 @@ pub enum Error {
     BadChain(u32),
     /// Nothing has this path.
     NotFound(String),
-    /// A file where a folder is needed or the other way round.
+    /// A file where a directory is needed or the other way round.
     WrongKind(String),
     /// A file longer than the caller takes, in bytes.
     TooLong(u64),
@@ -103,7 +103,7 @@ impl fmt::Display for Error {
             Self::NotFat32 => f.write_str("no FAT32 boot sector"),
             Self::BadChain(cluster) => write!(f, "the chain from cluster {cluster} is damaged"),
             Self::NotFound(path) => write!(f, "no {path:?}"),
-            Self::WrongKind(path) => write!(f, "{path:?} is a folder where a file is wanted, or a file"),
+            Self::WrongKind(path) => write!(f, "{path:?} is a directory where a file is wanted, or a file"),
             Self::TooLong(bytes) => write!(f, "a file of {bytes} bytes is longer than allowed"),
         }
     }

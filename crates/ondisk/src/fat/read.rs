@@ -1,4 +1,4 @@
-//! Reading a FAT32 volume: folders and whole files.
+//! Reading a FAT32 volume: directories and whole files.
 //!
 //! Owns: following chains that may be damaged; every walk is bounded by the number of clusters.
 
@@ -13,17 +13,17 @@ use super::{
 use crate::ReadAt;
 use crate::field::{le16, le32, u8_at};
 
-/// What a folder holds.
+/// What a directory holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
     /// The long name, or the short one where there is none.
     pub name: String,
-    /// Whether it is a folder.
+    /// Whether it is a directory.
     pub is_dir: bool,
     /// Length of a file in bytes.
     pub bytes: u32,
     pub(super) cluster: u32,
-    /// The slots of its set, counted from the folder's start.
+    /// The slots of its set, counted from the directory's start.
     pub(super) slots: Range<usize>,
 }
 
@@ -74,7 +74,7 @@ impl<R: ReadAt> Reader<R> {
         })
     }
 
-    /// What the folder at this path holds; the empty path is the root folder. Case does not matter.
+    /// What the directory at this path holds; the empty path is the root directory. Case does not matter.
     pub fn list(&mut self, path: &str) -> Result<Vec<DirEntry>, Error> {
         let mut entries = self.dir(self.root)?;
         for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -119,7 +119,7 @@ impl<R: ReadAt> Reader<R> {
         self.dir_bytes(first).map(|(_, bytes)| parse_dir(&bytes))
     }
 
-    /// The clusters of a folder and what they hold.
+    /// The clusters of a directory and what they hold.
     pub(super) fn dir_bytes(&mut self, first: u32) -> Result<(Vec<u32>, Vec<u8>), Error> {
         let (mut clusters, mut bytes) = (Vec::new(), Vec::new());
         let mut next = Some(first);

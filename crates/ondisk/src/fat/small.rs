@@ -1,7 +1,7 @@
-//! Reading one file of the root folder of a FAT12 or FAT16 volume: what a small stick or a floppy disk has.
+//! Reading one file of the root directory of a FAT12 or FAT16 volume: what a small stick or a floppy disk has.
 //!
-//! Owns: the fixed root folder, chains of 12 and 16 bits; every walk ends with the file's length.
-//! Does not: read folders or long chains beyond what the caller takes.
+//! Owns: the fixed root directory, chains of 12 and 16 bits; every walk ends with the file's length.
+//! Does not: read directories or long chains beyond what the caller takes.
 //! Source: Microsoft "FAT: General Overview of On-Disk Format" 1.03; offsets in the boot sector: sector size 11, sectors a cluster 13,
 //! reserved 14, FATs 16, root entries 17, sectors 19 or 32, FAT sectors 22.
 
@@ -91,7 +91,7 @@ impl Small {
     }
 }
 
-/// The content of a file in the root folder of a volume of 12, 16 or 32 bits, if it is a regular file of at most `limit` bytes.
+/// The content of a file in the root directory of a volume of 12, 16 or 32 bits, if it is a regular file of at most `limit` bytes.
 /// Case does not matter.
 pub fn read_in_root<R: ReadAt>(mut volume: R, name: &str, limit: u32) -> Result<Vec<u8>, Error> {
     let mut boot = [0; 512];
@@ -126,7 +126,7 @@ mod tests {
         assert!(output.status.success(), "{name} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A volume by mkfs.vfat with `config.yaml` and a folder by mtools.
+    /// A volume by mkfs.vfat with `config.yaml` and a directory by mtools.
     fn volume(dir: &Path, width: &str, kibibytes: &str, content: &[u8]) -> Vec<u8> {
         let (image, file) = (dir.join("image"), dir.join("content"));
         let _ = std::fs::remove_file(&image);
@@ -134,7 +134,7 @@ mod tests {
         tool("mkfs.vfat", &["-F", width, "-n", "metal-iso", "-C", &text(&image), kibibytes]);
         std::fs::write(&file, content).unwrap();
         tool("mcopy", &["-i", &text(&image), &text(&file), "::config.yaml"]);
-        tool("mmd", &["-i", &text(&image), "::folder.yaml"]);
+        tool("mmd", &["-i", &text(&image), "::directory.yaml"]);
         std::fs::read(&image).unwrap()
     }
 
@@ -153,7 +153,7 @@ mod tests {
                 "{width} {kibibytes}"
             );
             assert_eq!(read("CONFIG.YAML", 119_999), Err(Error::TooLong(120_000)));
-            assert!(matches!(read("folder.yaml", 1000), Err(Error::WrongKind(_))), "{width}");
+            assert!(matches!(read("directory.yaml", 1000), Err(Error::WrongKind(_))), "{width}");
             assert!(matches!(read("gone.yaml", 1000), Err(Error::NotFound(_))), "{width}");
         }
     }

@@ -147,16 +147,16 @@ impl Table {
     fn used<R: ReadAt>(&self, reader: &mut Reader<R>) -> Result<Vec<bool>, Error> {
         let mut used = vec![false; usize::try_from(self.clusters).map_err(|_| Error::NotFat32)?];
         let mut starts = BTreeSet::new();
-        let mut folders = vec![reader.root];
+        let mut directories = vec![reader.root];
         self.mark(reader.root, &mut starts, &mut used)?;
-        while let Some(folder) = folders.pop() {
-            for entry in parse_dir(&reader.dir_bytes(folder)?.1) {
+        while let Some(directory) = directories.pop() {
+            for entry in parse_dir(&reader.dir_bytes(directory)?.1) {
                 if entry.cluster == 0 {
                     continue;
                 }
                 // An interrupted renaming leaves two names for one chain.
                 if self.mark(entry.cluster, &mut starts, &mut used)? && entry.is_dir {
-                    folders.push(entry.cluster);
+                    directories.push(entry.cluster);
                 }
             }
         }

@@ -104,7 +104,7 @@ fn a_volume_that_is_exactly_full_and_an_empty_one() {
     else {
         panic!("40 MiB fit 34 MiB")
     };
-    // The root folder takes three clusters: the label, the file and 32 free slots.
+    // The root directory takes three clusters: the label, the file and 32 free slots.
     let content = vec![9; usize::try_from(room).unwrap() - 3 * 512];
     std::fs::write(&path, image(&volume(34 * MIB), &[File { path: "F", content: &content }])).unwrap();
     fsck(&path);

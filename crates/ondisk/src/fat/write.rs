@@ -1,7 +1,7 @@
 //! A new FAT32 volume with its files.
 //!
 //! Owns: allocation in one go (every chain is contiguous), directories, both FATs.
-//! Order: boot area, FATs, root folder, other folders, files; the same files in any order give the same bytes.
+//! Order: boot area, FATs, root directory, other directories, files; the same files in any order give the same bytes.
 
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -30,7 +30,7 @@ pub struct Volume<'a> {
 /// A file to put on a volume.
 #[derive(Debug, Clone, Copy)]
 pub struct File<'a> {
-    /// Path with `/` between its parts; with one at its end it is an empty folder.
+    /// Path with `/` between its parts; with one at its end it is an empty directory.
     pub path: &'a str,
     /// What the file holds.
     pub content: &'a [u8],
@@ -103,7 +103,7 @@ struct Dir {
     nodes: Vec<Node>,
 }
 
-/// Folders by number, the root first, and the contents of files.
+/// Directories by number, the root first, and the contents of files.
 struct Tree<'a> {
     dirs: Vec<Dir>,
     files: Vec<&'a [u8]>,
@@ -145,7 +145,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// The folder of this name, made when it is not there.
+    /// The directory of this name, made when it is not there.
     fn enter(&mut self, dir: usize, part: &str) -> Result<usize, Error> {
         let path = self.dirs.get(dir).map_or("", |dir| dir.path.as_str()).to_string() + part;
         match self.find(dir, part) {
@@ -173,7 +173,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Gives every folder and file its clusters, folders first.
+    /// Gives every directory and file its clusters, directories first.
     fn allocate(&self, geometry: &Geometry) -> Result<Places, Error> {
         let full = || Error::Full(geometry.clusters * geometry.cluster_bytes());
         let limit = geometry.clusters + u64::from(FIRST_CLUSTER);
@@ -202,7 +202,7 @@ impl<'a> Tree<'a> {
         Ok(places)
     }
 
-    /// The clusters of a folder, filled up with zeros.
+    /// The clusters of a directory, filled up with zeros.
     fn render(&self, index: usize, label: &ShortName, geometry: &Geometry, places: &Places) -> Vec<u8> {
         let (Some(dir), Some(chain)) = (self.dirs.get(index), places.dirs.get(index)) else {
             return Vec::new();
@@ -211,7 +211,7 @@ impl<'a> Tree<'a> {
         if index == 0 {
             bytes.extend(name::short_slot(label, attribute::VOLUME_LABEL, 0, 0));
         } else {
-            // The root folder is called cluster 0 here.
+            // The root directory is called cluster 0 here.
             let parent = if dir.parent == 0 { 0 } else { places.dirs.get(dir.parent).map_or(0, |c| c.first) };
             bytes.extend(name::short_slot(b".          ", attribute::DIR, chain.first, 0));
             bytes.extend(name::short_slot(b"..         ", attribute::DIR, parent, 0));
@@ -219,7 +219,7 @@ impl<'a> Tree<'a> {
         let (_, starts) = dir.layout(index == 0, geometry);
         for (node, start) in dir.nodes.iter().zip(starts) {
             while bytes.len() < start * SLOT_BYTES {
-                // A deleted entry: an unused one would end the folder.
+                // A deleted entry: an unused one would end the directory.
                 let mut gap = [0; SLOT_BYTES];
                 put(&mut gap, 0, &[0xE5]);
                 bytes.extend(gap);
@@ -270,7 +270,7 @@ impl Dir {
         Ok(())
     }
 
-    /// How many slots the folder takes, and the first slot of each node's set: none straddles a sector.
+    /// How many slots the directory takes, and the first slot of each node's set: none straddles a sector.
     fn layout(&self, is_root: bool, geometry: &Geometry) -> (usize, Vec<usize>) {
         let per_sector = geometry.sector_slots();
         // The label, or `.` and `..`.

@@ -1,4 +1,4 @@
-//! Folders of an image as bytes: directory records with Rock Ridge entries, path tables.
+//! Directories of an image as bytes: directory records with Rock Ridge entries, path tables.
 //!
 //! Owns: short names, record order, the entries that give files their real names and modes.
 //! Source: ECMA-119 §9.1 (records), §9.4 (path tables); IEEE P1281 (SP, CE, ER); IEEE P1282, RRIP_1991A (PX, NM).
@@ -25,12 +25,12 @@ const IS_FOLDER: u8 = 2;
 const FOLDER_MODE: u32 = 0o040_555;
 const FILE_MODE: u32 = 0o100_444;
 
-/// A folder with what is in it.
+/// A directory with what is in it.
 #[derive(Debug, Default)]
-pub(super) struct Folder {
-    /// Folders and files by the short name that orders them.
+pub(super) struct Directory {
+    /// Directories and files by the short name that orders them.
     entries: BTreeMap<String, Entry>,
-    /// Number of the folder that it is in.
+    /// Number of the directory that it is in.
     parent: usize,
     /// Its own short name.
     short: String,
@@ -44,14 +44,14 @@ struct Entry {
 
 #[derive(Debug, Clone, Copy)]
 enum Target {
-    Folder(usize),
+    Directory(usize),
     File(usize),
 }
 
-/// All folders; the root is number 0, and a parent comes before its children.
+/// All directories; the root is number 0, and a parent comes before its children.
 #[derive(Debug)]
 pub(super) struct Tree {
-    pub(super) folders: Vec<Folder>,
+    pub(super) directories: Vec<Directory>,
 }
 
 /// Where something lies.
@@ -62,14 +62,14 @@ pub(super) struct Place {
 }
 
 impl Tree {
-    /// The folders of these paths.
+    /// The directories of these paths.
     pub(super) fn of<'p>(paths: impl Iterator<Item = &'p str>) -> Result<Self, Error> {
-        let mut tree = Self { folders: vec![Folder::default()] };
+        let mut tree = Self { directories: vec![Directory::default()] };
         for (number, path) in paths.enumerate() {
-            let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let (directories, name) = path.rsplit_once('/').unwrap_or(("", path));
             let mut at = 0;
-            for folder in folders.split('/').filter(|part| !part.is_empty()) {
-                at = tree.folder(at, folder, path)?;
+            for directory in directories.split('/').filter(|part| !part.is_empty()) {
+                at = tree.directory(at, directory, path)?;
             }
             tree.add(at, name, Target::File(number), path)?;
         }
@@ -77,18 +77,18 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The folder of this name, which is made if it is not there.
-    fn folder(&mut self, at: usize, name: &str, path: &str) -> Result<usize, Error> {
-        let here = self.folders.get(at).into_iter().flat_map(|folder| folder.entries.values());
+    /// The directory of this name, which is made if it is not there.
+    fn directory(&mut self, at: usize, name: &str, path: &str) -> Result<usize, Error> {
+        let here = self.directories.get(at).into_iter().flat_map(|directory| directory.entries.values());
         if let Some(entry) = here.into_iter().find(|entry| entry.name == name) {
             return match entry.target {
-                Target::Folder(number) => Ok(number),
+                Target::Directory(number) => Ok(number),
                 Target::File(_) => Err(Error::Path(path.into())),
             };
         }
-        let number = self.folders.len();
-        let short = self.add(at, name, Target::Folder(number), path)?;
-        self.folders.push(Folder { entries: BTreeMap::new(), parent: at, short });
+        let number = self.directories.len();
+        let short = self.add(at, name, Target::Directory(number), path)?;
+        self.directories.push(Directory { entries: BTreeMap::new(), parent: at, short });
         Ok(number)
     }
 
@@ -97,27 +97,27 @@ impl Tree {
         if name.is_empty() || matches!(name, "." | "..") || name.contains('\0') {
             return Err(bad());
         }
-        let folder = self.folders.get_mut(at).ok_or_else(bad)?;
-        if folder.entries.values().any(|entry| entry.name == name) {
+        let directory = self.directories.get_mut(at).ok_or_else(bad)?;
+        if directory.entries.values().any(|entry| entry.name == name) {
             return Err(bad());
         }
-        let is_folder = matches!(target, Target::Folder(_));
-        let short = (0..1000).map(|number| short_name(name, number, is_folder));
-        let short = short.into_iter().find(|short| !folder.entries.contains_key(short)).ok_or_else(bad)?;
-        if record(&short, name, Place { sector: 0, bytes: 0 }, is_folder).len() > MAX_RECORD_BYTES {
+        let is_directory = matches!(target, Target::Directory(_));
+        let short = (0..1000).map(|number| short_name(name, number, is_directory));
+        let short = short.into_iter().find(|short| !directory.entries.contains_key(short)).ok_or_else(bad)?;
+        if record(&short, name, Place { sector: 0, bytes: 0 }, is_directory).len() > MAX_RECORD_BYTES {
             return Err(bad());
         }
-        folder.entries.insert(short.clone(), Entry { name: name.into(), target });
+        directory.entries.insert(short.clone(), Entry { name: name.into(), target });
         Ok(short)
     }
 
-    /// Numbers the folders level by level, as path tables want them: by parent, then by name.
+    /// Numbers the directories level by level, as path tables want them: by parent, then by name.
     fn in_order(&mut self) {
         let mut order: Vec<usize> = vec![0];
         let mut next = 0;
-        while let Some(folder) = order.get(next).and_then(|number| self.folders.get(*number)) {
-            let children = folder.entries.values().filter_map(|entry| match entry.target {
-                Target::Folder(number) => Some(number),
+        while let Some(directory) = order.get(next).and_then(|number| self.directories.get(*number)) {
+            let children = directory.entries.values().filter_map(|entry| match entry.target {
+                Target::Directory(number) => Some(number),
                 Target::File(_) => None,
             });
             let children: Vec<usize> = children.collect();
@@ -125,46 +125,46 @@ impl Tree {
             next += 1;
         }
         let new_number = |old: usize| order.iter().position(|number| *number == old).unwrap_or(0);
-        let mut sorted: Vec<(usize, Folder)> =
-            core::mem::take(&mut self.folders).into_iter().enumerate().collect();
+        let mut sorted: Vec<(usize, Directory)> =
+            core::mem::take(&mut self.directories).into_iter().enumerate().collect();
         sorted.sort_by_key(|(old, _)| new_number(*old));
-        self.folders = sorted.into_iter().map(|(_, folder)| folder).collect();
-        for folder in &mut self.folders {
-            folder.parent = new_number(folder.parent);
-            for entry in folder.entries.values_mut() {
-                if let Target::Folder(number) = &mut entry.target {
+        self.directories = sorted.into_iter().map(|(_, directory)| directory).collect();
+        for directory in &mut self.directories {
+            directory.parent = new_number(directory.parent);
+            for entry in directory.entries.values_mut() {
+                if let Target::Directory(number) = &mut entry.target {
                     *number = new_number(*number);
                 }
             }
         }
     }
 
-    /// Bytes that each folder takes: whole sectors.
+    /// Bytes that each directory takes: whole sectors.
     pub(super) fn sizes(&self) -> Vec<u32> {
-        let blank = vec![Place { sector: 0, bytes: 0 }; self.folders.len()];
+        let blank = vec![Place { sector: 0, bytes: 0 }; self.directories.len()];
         let files = self.file_count();
         let nowhere = vec![Place { sector: 0, bytes: 0 }; files];
-        (0..self.folders.len())
+        (0..self.directories.len())
             .map(|number| u32::try_from(self.render(number, &blank, &nowhere, 0).len()).unwrap_or(u32::MAX))
             .collect()
     }
 
     fn file_count(&self) -> usize {
-        let entries = self.folders.iter().flat_map(|folder| folder.entries.values());
+        let entries = self.directories.iter().flat_map(|directory| directory.entries.values());
         entries.filter(|entry| matches!(entry.target, Target::File(_))).count()
     }
 
-    /// A folder's records. `continuation` is the sector with what does not fit into the root's first one.
+    /// A directory's records. `continuation` is the sector with what does not fit into the root's first one.
     pub(super) fn render(
         &self,
         number: usize,
-        folders: &[Place],
+        directories: &[Place],
         files: &[Place],
         continuation: u32,
     ) -> Vec<u8> {
         let nowhere = Place { sector: 0, bytes: 0 };
-        let place = |number: usize| folders.get(number).copied().unwrap_or(nowhere);
-        let Some(folder) = self.folders.get(number) else { return Vec::new() };
+        let place = |number: usize| directories.get(number).copied().unwrap_or(nowhere);
+        let Some(directory) = self.directories.get(number) else { return Vec::new() };
         let mut own = dot(0, place(number));
         if number == 0 {
             own.extend([b"SP".as_slice(), &[7, 1, 0xBE, 0xEF, 0]].concat());
@@ -173,15 +173,15 @@ impl Tree {
         if number == 0 {
             own.extend(continued(continuation));
         }
-        let mut parent = dot(1, place(folder.parent));
+        let mut parent = dot(1, place(directory.parent));
         parent.extend(posix(FOLDER_MODE));
         let mut records = vec![finished(own), finished(parent)];
-        for (short, entry) in &folder.entries {
-            let (place, is_folder) = match entry.target {
-                Target::Folder(number) => (place(number), true),
+        for (short, entry) in &directory.entries {
+            let (place, is_directory) = match entry.target {
+                Target::Directory(number) => (place(number), true),
                 Target::File(number) => (files.get(number).copied().unwrap_or(nowhere), false),
             };
-            records.push(record(short, &entry.name, place, is_folder));
+            records.push(record(short, &entry.name, place, is_directory));
         }
         in_sectors(&records)
     }
@@ -189,9 +189,9 @@ impl Tree {
     /// The path table; numbers with their low byte first, or last.
     pub(super) fn path_table(&self, places: &[Place], little: bool) -> Vec<u8> {
         let mut table = Vec::new();
-        for (folder, place) in self.folders.iter().zip(places) {
-            let name: &[u8] = if folder.short.is_empty() { &[0] } else { folder.short.as_bytes() };
-            let parent = u16::try_from(folder.parent + 1).unwrap_or(u16::MAX);
+        for (directory, place) in self.directories.iter().zip(places) {
+            let name: &[u8] = if directory.short.is_empty() { &[0] } else { directory.short.as_bytes() };
+            let parent = u16::try_from(directory.parent + 1).unwrap_or(u16::MAX);
             table.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
             table.push(0);
             if little {
@@ -238,25 +238,25 @@ fn posix(mode: u32) -> Vec<u8> {
     [b"PX".as_slice(), &[36, 1], &both32(mode), &both32(1), &both32(0), &both32(0)].concat()
 }
 
-/// The record of a folder itself (0) or of its parent (1).
+/// The record of a directory itself (0) or of its parent (1).
 fn dot(name: u8, place: Place) -> Vec<u8> {
     head(&[name], place, true)
 }
 
-fn record(short: &str, name: &str, place: Place, is_folder: bool) -> Vec<u8> {
-    let mut record = head(short.as_bytes(), place, is_folder);
-    record.extend(posix(if is_folder { FOLDER_MODE } else { FILE_MODE }));
+fn record(short: &str, name: &str, place: Place, is_directory: bool) -> Vec<u8> {
+    let mut record = head(short.as_bytes(), place, is_directory);
+    record.extend(posix(if is_directory { FOLDER_MODE } else { FILE_MODE }));
     record.extend([b'N', b'M', u8::try_from(name.len() + 5).unwrap_or(u8::MAX), 1, 0]);
     record.extend(name.as_bytes());
     finished(record)
 }
 
-fn head(name: &[u8], place: Place, is_folder: bool) -> Vec<u8> {
+fn head(name: &[u8], place: Place, is_directory: bool) -> Vec<u8> {
     let mut record = vec![0; RECORD_BYTES];
     put(&mut record, 2, &both32(place.sector));
     put(&mut record, 10, &both32(place.bytes));
     put(&mut record, 18, &TIME);
-    put(&mut record, 25, &[if is_folder { IS_FOLDER } else { 0 }]);
+    put(&mut record, 25, &[if is_directory { IS_FOLDER } else { 0 }]);
     put(&mut record, 28, &both16(1));
     put(&mut record, 32, &[u8::try_from(name.len()).unwrap_or(u8::MAX)]);
     record.extend(name);
@@ -291,18 +291,18 @@ fn in_sectors(records: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A name of at most 8 letters, with an extension of 3 for a file; `number` tells it from others.
-fn short_name(name: &str, number: u32, is_folder: bool) -> String {
+fn short_name(name: &str, number: u32, is_directory: bool) -> String {
     let clean = |text: &str, length: usize| -> String {
         let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         text.chars().map(letter).take(length).collect()
     };
     let (stem, extension) = match name.rsplit_once('.') {
-        Some((stem, extension)) if !is_folder && !stem.is_empty() => (stem, clean(extension, 3)),
+        Some((stem, extension)) if !is_directory && !stem.is_empty() => (stem, clean(extension, 3)),
         _ => (name, String::new()),
     };
     let stem = match number {
         0 => clean(stem, 8),
         _ => format!("{}{number:03}", clean(stem, 5)),
     };
-    if is_folder { stem.to_string() } else { format!("{stem}.{extension};1") }
+    if is_directory { stem.to_string() } else { format!("{stem}.{extension};1") }
 }

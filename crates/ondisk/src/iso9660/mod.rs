@@ -1,8 +1,8 @@
 //! ISO 9660 images: the volume's label, and a new image with Rock Ridge names that firmware starts.
 //!
-//! Owns: the volume label and the time that serves as its identifier; one file of the root folder ([`read_in_root`]); the layout of
+//! Owns: the volume label and the time that serves as its identifier; one file of the root directory ([`read_in_root`]); the layout of
 //! a new image ([`lay_out`]).
-//! Does not: read other folders.
+//! Does not: read other directories.
 //! Source: ECMA-119 §8.4; descriptors start at byte 32768 and are 2048 bytes long, of which: type 0, `CD001` 1,
 //! volume identifier 40 (32 bytes, space padded), blocks of the volume 80 (4, little-endian), bytes of a block 128 (2), creation time 813 and modification time 830 (17 bytes each).
 

@@ -1,7 +1,7 @@
-//! Reading one file of the root folder of an ISO 9660 image, under its Rock Ridge, Joliet or plain name.
+//! Reading one file of the root directory of an ISO 9660 image, under its Rock Ridge, Joliet or plain name.
 //!
 //! Owns: what counts as a regular file; the bounds of every walk.
-//! Does not: enter folders, follow links, unpack zisofs, join files of several extents: each is refused by name.
+//! Does not: enter directories, follow links, unpack zisofs, join files of several extents: each is refused by name.
 //! Source: ECMA-119 §8.4 (descriptors), §9.1 (records); Joliet 1995 (escape sequences, UCS-2); IEEE P1281 (SP, CE), IEEE P1282 (PX, NM,
 //! SL, CL). Offsets of a descriptor: type 0, escape sequences 88, bytes of a block 128, the root's record 156. Of a record: its
 //! length 0, blocks of attributes 1, extent 2, bytes 10, flags 25, interleaving 26, length of the name 32, name 33.
@@ -20,7 +20,7 @@ use crate::{ReadAt, ReadError};
 const BLOCK_BYTES: u64 = 2048;
 /// Most descriptors before the one that ends them.
 const MOST_DESCRIPTORS: u64 = 32;
-/// Longest root folder that is read: 10,000 names.
+/// Longest root directory that is read: 10,000 names.
 const MOST_FOLDER_BYTES: u32 = 1 << 20;
 /// Most continuations of one record, and the longest.
 const MOST_CONTINUATIONS: usize = 8;
@@ -53,7 +53,7 @@ impl fmt::Display for Unreadable {
         match self {
             Self::Read(error) => error.fmt(f),
             Self::NotIso => f.write_str("no descriptor of a volume with blocks of 2048 bytes"),
-            Self::Damaged(what) => write!(f, "the root folder is damaged: {what}"),
+            Self::Damaged(what) => write!(f, "the root directory is damaged: {what}"),
             Self::NotFound(name) => write!(f, "no {name:?}"),
             Self::NotAFile(name, what) => write!(f, "{name:?} is {what}: put a regular file there"),
             Self::TooLong(bytes) => write!(f, "a file of {bytes} bytes is longer than allowed"),
@@ -63,7 +63,7 @@ impl fmt::Display for Unreadable {
 
 impl core::error::Error for Unreadable {}
 
-/// The content of the regular file of this name in the root folder, if it has at most `limit` bytes. Case matters in Rock Ridge
+/// The content of the regular file of this name in the root directory, if it has at most `limit` bytes. Case matters in Rock Ridge
 /// names alone.
 pub fn read_in_root<R: ReadAt>(mut volume: R, name: &str, limit: u32) -> Result<Vec<u8>, Unreadable> {
     let (plain, joliet) = roots(&mut volume)?;
@@ -100,7 +100,7 @@ fn content<R: ReadAt>(volume: &mut R, extent: Extent) -> Result<Vec<u8>, Unreada
     Ok(bytes)
 }
 
-/// The root folders of the primary descriptor and of Joliet's.
+/// The root directories of the primary descriptor and of Joliet's.
 fn roots<R: ReadAt>(volume: &mut R) -> Result<(Extent, Option<Extent>), Unreadable> {
     let (mut plain, mut joliet) = (None, None);
     for number in 0..MOST_DESCRIPTORS {
@@ -123,20 +123,20 @@ fn roots<R: ReadAt>(volume: &mut R) -> Result<(Extent, Option<Extent>), Unreadab
     Ok((plain.ok_or(Unreadable::NotIso)?, joliet))
 }
 
-/// The file of a name in a folder; something else of that name is an error.
+/// The file of a name in a directory; something else of that name is an error.
 fn look_up<R: ReadAt>(
     volume: &mut R,
-    folder: Extent,
+    directory: Extent,
     name: &str,
     shown: &dyn Fn(&[u8]) -> String,
 ) -> Result<Option<Extent>, Unreadable> {
-    if folder.bytes > MOST_FOLDER_BYTES {
+    if directory.bytes > MOST_FOLDER_BYTES {
         return Err(Unreadable::Damaged("it is longer than 1 MiB"));
     }
-    let folder = content(volume, folder)?;
+    let directory = content(volume, directory)?;
     let mut skip = None;
     // No record lies in two blocks.
-    for block in folder.chunks(usize::try_from(BLOCK_BYTES).unwrap_or(1)) {
+    for block in directory.chunks(usize::try_from(BLOCK_BYTES).unwrap_or(1)) {
         let mut rest = block;
         while let Some(length) = rest.first().map(|length| usize::from(*length)).filter(|length| *length > 0)
         {
@@ -144,7 +144,7 @@ fn look_up<R: ReadAt>(
             let (record, behind) = whole.ok_or(Unreadable::Damaged("a record lies in two blocks"))?;
             rest = behind;
             let (stored, area) = parts(record).ok_or(Unreadable::Damaged("a record is too short"))?;
-            // The first record is the folder itself, and says whether there are Rock Ridge names.
+            // The first record is the directory itself, and says whether there are Rock Ridge names.
             let skip = *skip.get_or_insert_with(|| rock_ridge(area));
             let ridge = match skip {
                 Some(skip) => Ridge::read(volume, area.get(skip..).unwrap_or_default())?,
@@ -177,7 +177,7 @@ fn regular(record: &[u8], ridge: &Ridge, name: &str) -> Result<Extent, Unreadabl
         return refuse(what);
     }
     match flags {
-        flags if flags & 0x02 != 0 => return refuse("a folder"),
+        flags if flags & 0x02 != 0 => return refuse("a directory"),
         flags if flags & 0x80 != 0 => return refuse("a file in several pieces"),
         flags if flags & 0x04 != 0 => return refuse("an associated file"),
         _ => {}
@@ -232,7 +232,7 @@ impl Ridge {
                     self.name.get_or_insert_default().extend(entry.get(5..).unwrap_or_default());
                 }
                 [b'S', b'L'] => self.special = Some("a symbolic link"),
-                [b'C', b'L'] => self.special = Some("a folder that lies elsewhere"),
+                [b'C', b'L'] => self.special = Some("a directory that lies elsewhere"),
                 [b'Z', b'F'] => self.special = Some("a file that is packed (zisofs)"),
                 [b'P', b'X'] => {
                     // S_IFMT and S_IFREG of stat.h.

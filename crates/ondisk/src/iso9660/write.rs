@@ -1,8 +1,8 @@
 //! A new image: what lies where, and the sectors that say so.
 //!
-//! Owns: descriptors, path tables, folders, the El Torito catalogue, the place of every file and of the boot image.
+//! Owns: descriptors, path tables, directories, the El Torito catalogue, the place of every file and of the boot image.
 //! Does not: hold what files contain: they are copied to the places that [`Layout`] names.
-//! Order: 16 sectors for a partition table, descriptors, tables, folders, files, the boot image, room for the table's copy.
+//! Order: 16 sectors for a partition table, descriptors, tables, directories, files, the boot image, room for the table's copy.
 //! Source: ECMA-119; "El Torito" Bootable CD-ROM Format 1.0; UEFI specification 2.10 §13.3.2 (platform 0xEF, sector count 0).
 
 use alloc::string::String;
@@ -70,7 +70,7 @@ pub struct Layout {
 pub enum Error {
     /// A label with other letters, or too long.
     Label(String),
-    /// A path that is impossible, there twice, a file and a folder, or too long.
+    /// A path that is impossible, there twice, a file and a directory, or too long.
     Path(String),
     /// A file of 4 GiB or more, or more of them than an image takes.
     TooLarge,
@@ -97,9 +97,10 @@ pub fn lay_out(image: &Image<'_>) -> Result<Layout, Error> {
     }
     let tree = Tree::of(image.files.iter().map(|file| file.path))?;
     let mut next = Next(SYSTEM_SECTORS + 3);
-    let table_bytes = tree.path_table(&vec![Place { sector: 0, bytes: 0 }; tree.folders.len()], true).len();
+    let table_bytes =
+        tree.path_table(&vec![Place { sector: 0, bytes: 0 }; tree.directories.len()], true).len();
     let tables = [next.take(table_bytes as u64)?, next.take(table_bytes as u64)?];
-    let folders =
+    let directories =
         tree.sizes().into_iter().map(|bytes| next.take(bytes.into())).collect::<Result<Vec<_>, _>>()?;
     let more = next.take(SECTOR_BYTES as u64)?;
     let catalogue = next.take(SECTOR_BYTES as u64)?;
@@ -108,7 +109,7 @@ pub fn lay_out(image: &Image<'_>) -> Result<Layout, Error> {
     let boot = next.take(image.boot_bytes)?;
     let sectors = next.0.checked_add(END_SECTORS).ok_or(Error::TooLarge)?;
 
-    let root = folders.first().copied().ok_or(Error::TooLarge)?;
+    let root = directories.first().copied().ok_or(Error::TooLarge)?;
     let mut extents = vec![
         at(SYSTEM_SECTORS, primary(image.label, sectors, table_bytes, &tables, root)),
         at(SYSTEM_SECTORS + 1, boot_record(catalogue.sector)),
@@ -117,10 +118,10 @@ pub fn lay_out(image: &Image<'_>) -> Result<Layout, Error> {
         at(catalogue.sector, boot_catalogue(boot)),
     ];
     for (place, little) in tables.iter().zip([true, false]) {
-        extents.push(at(place.sector, tree.path_table(&folders, little)));
+        extents.push(at(place.sector, tree.path_table(&directories, little)));
     }
-    for (number, place) in folders.iter().enumerate() {
-        extents.push(at(place.sector, tree.render(number, &folders, &files, more.sector)));
+    for (number, place) in directories.iter().enumerate() {
+        extents.push(at(place.sector, tree.render(number, &directories, &files, more.sector)));
     }
     Ok(Layout {
         extents,
@@ -239,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    fn written(folder: &std::path::Path, files: &[(&str, Vec<u8>)]) -> std::path::PathBuf {
+    fn written(directory: &std::path::Path, files: &[(&str, Vec<u8>)]) -> std::path::PathBuf {
         let described: Vec<File<'_>> =
             files.iter().map(|(path, content)| File { path, bytes: content.len() as u64 }).collect();
         let image = Image { label: "BILLET", files: &described, boot_bytes: 3 << 20 };
@@ -253,7 +254,7 @@ mod tests {
             put(&mut bytes, usize::try_from(*at).unwrap(), content);
         }
         put(&mut bytes, usize::try_from(layout.boot).unwrap(), &[0xB0; 3 << 20]);
-        let path = folder.join("image.iso");
+        let path = directory.join("image.iso");
         std::fs::File::create(&path).unwrap().write_all(&bytes).unwrap();
         path
     }

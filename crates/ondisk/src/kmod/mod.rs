@@ -1,7 +1,7 @@
 //! The kernel module index: which files to load, in which order, for a name or a device's alias.
 //!
 //! Owns: modules.dep, modules.alias, modules.softdep and modules.builtin in the text form that depmod writes.
-//! Does not: load modules, read folders, obey modprobe.d.
+//! Does not: load modules, read directories, obey modprobe.d.
 //! Order: hard dependencies, soft dependencies named `pre`, the module, soft dependencies named `post`.
 //! Fails by: saying that nothing has the name; a soft dependency that does not exist is left out, one that is an
 //! alias stands for all modules that have it.
@@ -38,7 +38,7 @@ pub struct Index<'a> {
 /// One module file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Module<'a> {
-    /// Its path below the folder of the release, `kernel/fs/ext4/ext4.ko`.
+    /// Its path below the directory of the release, `kernel/fs/ext4/ext4.ko`.
     pub path: &'a str,
 }
 
@@ -47,7 +47,7 @@ pub struct Module<'a> {
 pub struct NotFound(pub String);
 
 impl<'a> Module<'a> {
-    /// The file's name without folder and `.ko` endings; `-` and `_` are as in the file's name.
+    /// The file's name without directory and `.ko` endings; `-` and `_` are as in the file's name.
     #[must_use]
     pub fn name(self) -> &'a str {
         stem(self.path)

@@ -108,7 +108,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a module by its path below the release's folder; false: it is no module.
+    /// Adds a module by its path below the release's directory; false: it is no module.
     pub fn add(&mut self, path: &str, module: &[u8]) -> bool {
         let Some(words) = modinfo(module) else { return false };
         let name = stem(path).replace('-', "_");

@@ -76,7 +76,7 @@ fn opened(device: &[u8], passphrase: &[u8]) -> Result<Unlocked, UnlockError> {
     read(&mut &*device).unwrap().header.unlock(&mut &*device, passphrase, None)
 }
 
-/// A folder with a device and key files, and cryptsetup at work on them.
+/// A directory with a device and key files, and cryptsetup at work on them.
 struct Bench {
     dir: tempfile::TempDir,
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Headers of cryptsetup's making, one a recipe: `sh make.sh` in this folder; needs cryptsetup (2.6.1 made what is here),
+# Headers of cryptsetup's making, one a recipe: `sh make.sh` in this directory; needs cryptsetup (2.6.1 made what is here),
 # xz, coreutils and no privileges.
 #
 # NAME.xz    both copies of the header, without the key slots' areas, which no compression makes small; the recipes

@@ -19,9 +19,9 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// An operation on a log file that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LogFileError {
-    /// The folder cannot be made.
-    #[error("create log folder {0}")]
-    CreateFolder(String, #[source] std::io::Error),
+    /// The directory cannot be made.
+    #[error("create log directory {0}")]
+    CreateDirectory(String, #[source] std::io::Error),
     /// The file cannot be opened.
     #[error("open log file {0}")]
     Open(String, #[source] std::io::Error),
@@ -41,7 +41,8 @@ pub struct LogFile {
 
 impl LogFile {
     pub(super) fn open(dir: &Path, place: LogPlace, grown: watch::Sender<u64>) -> Result<Self, LogFileError> {
-        std::fs::create_dir_all(dir).map_err(|e| LogFileError::CreateFolder(dir.display().to_string(), e))?;
+        std::fs::create_dir_all(dir)
+            .map_err(|e| LogFileError::CreateDirectory(dir.display().to_string(), e))?;
         let (file, written) = open_at_end(&place.current)?;
         Ok(Self { place, file, written, grown })
     }

@@ -43,7 +43,7 @@ struct Registered {
 }
 
 impl Logs {
-    /// Logs below a folder, which is made when the first one is opened.
+    /// Logs below a directory, which is made when the first one is opened.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir, ids: Arc::default(), count: watch::channel(0).0 }
     }

@@ -288,7 +288,7 @@ fn is_id(id: &str) -> bool {
     (1..=40).contains(&id.len()) && id.chars().all(fits)
 }
 
-/// All definitions of a folder, sorted by file name; files that do not parse are reported beside them.
+/// All definitions of a directory, sorted by file name; files that do not parse are reported beside them.
 pub fn read_directory(directory: &Path) -> (Vec<Definition>, Vec<String>) {
     let Ok(entries) = std::fs::read_dir(directory) else { return (Vec::new(), Vec::new()) };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

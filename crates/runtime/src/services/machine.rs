@@ -6,7 +6,7 @@
 //! * `Initialized`, `Finished`, `Failed`, `Skipped`: nothing runs and nobody wants it to. They differ in how it got
 //!   there; a start leads out of each.
 //! * `Waiting`: wanted; its dependencies are not up yet.
-//! * `Preparing`: wanted; dependencies are up; folders, cgroup and descriptors are being made.
+//! * `Preparing`: wanted; dependencies are up; directories, cgroup and descriptors are being made.
 //! * `Starting`: the process is being created.
 //! * `Running`: wanted and real.
 //! * `Pausing`: wanted; it ended and is started again when the pause is over.
@@ -85,7 +85,7 @@ pub enum Event {
 pub enum Action {
     /// Watch dependencies and conditions until they hold.
     AwaitConditions,
-    /// Make folders, cgroup, log pipe.
+    /// Make directories, cgroup, log pipe.
     Prepare,
     /// Create the process.
     Spawn,

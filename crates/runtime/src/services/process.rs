@@ -22,7 +22,7 @@ use super::definition::{Program, Share, Step};
 use crate::init_link::InitLink;
 use crate::watched;
 
-/// An empty folder, on which processes with a root of their own mount that, each in its own namespace.
+/// An empty directory, on which processes with a root of their own mount that, each in its own namespace.
 pub(crate) const ROOT_PLACE: &CStr = c"/system/run/root";
 
 /// How long init may take to tell the status of a process that it reaped.
@@ -182,7 +182,7 @@ pub(crate) fn start(
         descriptors: &descriptors,
         identity: program.identity.map(|identity| (identity.user, identity.group)),
         cgroup: group.as_ref().map(AsFd::as_fd),
-        folder: Some(c"/"),
+        directory: Some(c"/"),
         root: root.as_ref(),
         session: true,
         death_signal: None,

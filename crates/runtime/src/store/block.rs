@@ -207,7 +207,7 @@ pub struct BlockDevice {
     pub partition_name: String,
     /// Its number on the disk; 0 for what is no partition.
     pub partition_number: u32,
-    /// Its folder below /sys.
+    /// Its directory below /sys.
     pub device_path: String,
     /// The disk that it is a part of.
     pub parent: String,

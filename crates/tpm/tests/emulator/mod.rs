@@ -1,6 +1,6 @@
 //! A swtpm process of this test.
 //!
-//! Owns: the process, ended by its own id; its folder; the connection; the record of what went over the bus.
+//! Owns: the process, ended by its own id; its directory; the connection; the record of what went over the bus.
 //! Does not: know which test uses which of its faults.
 //! Source: swtpm(8): a data channel of raw commands and answers.
 
@@ -28,7 +28,7 @@ const CLEAR: u32 = 0x126;
 const HIERARCHY_CHANGE_AUTH: u32 = 0x129;
 
 pub(crate) struct Emulator {
-    folder: TempDir,
+    directory: TempDir,
     process: Child,
     stream: UnixStream,
     /// Commands and answers.
@@ -38,15 +38,15 @@ pub(crate) struct Emulator {
 impl Emulator {
     /// A new TPM.
     pub(crate) fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (process, stream) = run(&folder);
-        Self { folder, process, stream, traffic: Vec::new() }
+        let directory = tempfile::tempdir().unwrap();
+        let (process, stream) = run(&directory);
+        Self { directory, process, stream, traffic: Vec::new() }
     }
 
     /// Off and on again: registers are empty, the rest stays.
     pub(crate) fn restart(&mut self) {
         self.stop();
-        (self.process, self.stream) = run(&self.folder);
+        (self.process, self.stream) = run(&self.directory);
     }
 
     pub(crate) fn stop(&mut self) {
@@ -91,13 +91,13 @@ fn sized(bytes: &[u8]) -> Vec<u8> {
     [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
 }
 
-fn run(folder: &TempDir) -> (Child, UnixStream) {
-    let (data, control) = (folder.path().join("data"), folder.path().join("control"));
+fn run(directory: &TempDir) -> (Child, UnixStream) {
+    let (data, control) = (directory.path().join("data"), directory.path().join("control"));
     let _ = std::fs::remove_file(&data);
     let mut process = Command::new("swtpm")
         .args(["socket", "--tpm2", "--flags", "not-need-init,startup-clear"])
         .arg("--tpmstate")
-        .arg(format!("dir={}", folder.path().display()))
+        .arg(format!("dir={}", directory.path().display()))
         .arg("--server")
         .arg(format!("type=unixio,path={}", data.display()))
         .arg("--ctrl")

@@ -23,7 +23,7 @@ pub(crate) fn intact() -> &'static Fingerprints {
     })
 }
 
-/// Asserts that every file is intact or refused with EIO, itself or by a folder above; answers how many of each.
+/// Asserts that every file is intact or refused with EIO, itself or by a directory above; answers how many of each.
 pub(crate) fn compare(intact: &Fingerprints, found: &Fingerprints) -> (usize, usize) {
     assert!(found.errors.values().all(|&errno| errno == EIO), "another error than EIO: {:?}", found.errors);
     let (mut same, mut refused) = (0, 0);

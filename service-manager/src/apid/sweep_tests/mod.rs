@@ -2,7 +2,7 @@
 //! status, and neither panics.
 //!
 //! Owns: what each call says besides the extreme value, so that it gets as far as its own work. Each row has a node of its own,
-//! whose root is an empty folder: no value names a disk, an image or another machine.
+//! whose root is an empty directory: no value names a disk, an image or another machine.
 
 mod extremes;
 
@@ -195,7 +195,7 @@ async fn node() -> Fixture {
         std::fs::write(path, text).unwrap();
     };
     write("data/file", "some text\n");
-    write("data/folder/é", "more\n");
+    write("data/directory/é", "more\n");
     // The first index is the loopback interface's on every Linux; 772 is its kind.
     write("sys/class/net/lo/ifindex", "1\n");
     write("sys/class/net/lo/type", "772\n");

@@ -44,7 +44,7 @@ async fn an_archive_gets_a_name_and_goes_when_it_is_used() {
     assert!(error.contains("is not on this node any more"), "{error}");
 }
 
-/// Who may write below /var has another image, a link, or a folder elsewhere in the place of what was imported.
+/// Who may write below /var has another image, a link, or a directory elsewhere in the place of what was imported.
 #[tokio::test]
 async fn what_was_put_in_the_place_of_an_import_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ async fn what_was_put_in_the_place_of_an_import_is_refused() {
     let name = import(&upgrades, &archive("0.2.0")).await.unwrap();
     assert!(
         open(&upgrades.runtime.root, &name.parse().unwrap()).is_ok(),
-        "the link is replaced by a folder of ours"
+        "the link is replaced by a directory of ours"
     );
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
     let parent = upgrades.runtime.path("/var/lib/billet");

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::sources::{SourceFile, Sources};
 
-/// Folder of a crate and the crates of the workspace that it may use. A crate that is not listed is a fault:
+/// Directory of a crate and the crates of the workspace that it may use. A crate that is not listed is a fault:
 /// new crates only where a boundary is real.
 const ALLOWED: [(&str, &[&str]); 39] = [
     ("crates/namespaces", &[]),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use kubernetes::snapshot::Verifier;
-use runtime::beneath::{self, Folder};
+use runtime::beneath::{self, Directory};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncWriteExt as _, BufWriter};
@@ -50,13 +50,13 @@ pub(super) struct Made {
 
 /// The directory.
 pub(super) struct Kept {
-    directory: Folder,
+    directory: Directory,
 }
 
 impl Kept {
     pub(super) fn open(root: &Path) -> Result<Self, Error> {
         let directory =
-            beneath::make_folder(root, Path::new(DIRECTORY), 0o700).map_err(failed("make", DIRECTORY))?;
+            beneath::make_directory(root, Path::new(DIRECTORY), 0o700).map_err(failed("make", DIRECTORY))?;
         Ok(Self { directory })
     }
 

@@ -12,7 +12,7 @@ const UKI: &str = "52-54-00-12-34-56/billet.efi";
 const OPTION: &str = "tsize\x000\0blksize\x001468\0";
 
 struct Rig {
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     service: Arc<Service>,
     files: Arc<Files>,
     address: SocketAddr,
@@ -21,21 +21,21 @@ struct Rig {
 
 /// A bundle with a stub, and its service on a network of this prefix.
 async fn rig(prefix: u8) -> Rig {
-    let folder = tempfile::tempdir().unwrap();
-    let keep = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let keep = |name: &str, bytes: &[u8]| std::fs::write(directory.path().join(name), bytes).unwrap();
     keep("boot.ipxe", SCRIPT.as_bytes());
     keep("stub.efi", include_bytes!("../../../../ondisk/testdata/stub.efi"));
     keep("vmlinuz", &[0x5b; 300_003]);
     keep("initramfs", &[0xa7; 700_001]);
     let socket = UdpSocket::bind((US, 0)).await.unwrap();
     let address = socket.local_addr().unwrap();
-    let files = Arc::new(Files::open(folder.path(), None).unwrap().at("127.0.0.1:8080".into()));
+    let files = Arc::new(Files::open(directory.path(), None).unwrap().at("127.0.0.1:8080".into()));
     let service = Arc::new(Service::new(Network { address: US, prefix }, socket, files.clone()));
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let (hears, serves) = (told.clone(), service.clone());
     let tell: Tell = Arc::new(move |event: Event| hears.lock().unwrap().push(event.to_string()));
     tokio::spawn(async move { serves.serve(&tell).await });
-    Rig { _folder: folder, service, files, address, told }
+    Rig { _directory: directory, service, files, address, told }
 }
 
 async fn peer(host: u16) -> UdpSocket {

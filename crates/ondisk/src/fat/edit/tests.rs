@@ -45,13 +45,13 @@ fn make(files: &Files) -> Vec<u8> {
 /// The files of a volume, by walking it.
 fn walk(image: &[u8]) -> Files {
     let mut reader = Reader::open(image).unwrap();
-    let (mut files, mut folders) = (Files::new(), vec![String::new()]);
-    while let Some(folder) = folders.pop() {
-        for entry in reader.list(&folder).unwrap() {
+    let (mut files, mut directories) = (Files::new(), vec![String::new()]);
+    while let Some(directory) = directories.pop() {
+        for entry in reader.list(&directory).unwrap() {
             let path =
-                if folder.is_empty() { entry.name.clone() } else { format!("{folder}/{}", entry.name) };
+                if directory.is_empty() { entry.name.clone() } else { format!("{directory}/{}", entry.name) };
             if entry.is_dir {
-                folders.push(path);
+                directories.push(path);
             } else {
                 files.insert(path.clone(), reader.read(&path, u32::MAX).unwrap());
             }
@@ -80,19 +80,19 @@ fn apply(image: &mut [u8], change: &Change) {
         write(image, &step);
     }
     if let Change::Add(path, _) | Change::Rename(path, _) = change {
-        let (dir, _) = Reader::open(&*image).unwrap().folder_of(path).unwrap();
+        let (dir, _) = Reader::open(&*image).unwrap().directory_of(path).unwrap();
         assert!(dir.slots() - dir.end() >= SPARE_SLOTS, "{change:?}: no room for firmware");
     }
 }
 
 /// Renames as EDK2's driver does: the old set is marked as deleted, the new one goes behind all others.
 fn rename_like_firmware(image: &mut [u8], path: &str, to: &str) {
-    let (mut dir, name) = Reader::open(&*image).unwrap().folder_of(path).unwrap();
+    let (mut dir, name) = Reader::open(&*image).unwrap().directory_of(path).unwrap();
     let old = find(&dir.entries(), name).unwrap().clone();
     let set = dir.new_set(to, old.cluster, old.bytes, Some(&old), to).unwrap();
     dir.mark_deleted(&old.slots);
     let end = dir.end();
-    assert!(end + set.len() / SLOT_BYTES <= dir.slots(), "{path}: firmware would make the folder longer");
+    assert!(end + set.len() / SLOT_BYTES <= dir.slots(), "{path}: firmware would make the directory longer");
     put(&mut dir.bytes, end * SLOT_BYTES, &set);
     let all: Step<'_> =
         (0..dir.slots()).step_by(dir.slots_per_sector()).map(|slot| dir.sector_of(slot)).collect();
@@ -106,8 +106,9 @@ fn expect(files: &mut Files, change: &Change) {
         }
         Change::Rename(path, to) => {
             let content = files.remove(path).unwrap();
-            let folder = path.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-            files.insert(folder + to, content);
+            let directory =
+                path.rsplit_once('/').map_or(String::new(), |(directory, _)| format!("{directory}/"));
+            files.insert(directory + to, content);
         }
         Change::Remove(path) => {
             files.remove(path).unwrap();
@@ -152,20 +153,20 @@ fn firmware_always_finds_room_behind_the_last_entry() {
     let path = dir.path().join("volume");
     let mut disk = make(&esp());
     let name = |number: u32, rest: &str| format!("billet-{number:06}{rest}.efi");
-    let folder = |name: String| format!("EFI/Linux/{name}");
+    let directory = |name: String| format!("EFI/Linux/{name}");
     let mut running = 1;
-    apply(&mut disk, &Change::Remove(folder(name(2, "+3"))));
+    apply(&mut disk, &Change::Remove(directory(name(2, "+3"))));
     for number in 3..60 {
-        apply(&mut disk, &Change::Add(folder(name(number, "+3")), vec![4; 3000]));
+        apply(&mut disk, &Change::Add(directory(name(number, "+3")), vec![4; 3000]));
         for (before, after) in [("+3", "+2-1"), ("+2-1", "+1-2"), ("+1-2", "+0-3")] {
-            rename_like_firmware(&mut disk, &folder(name(number, before)), &name(number, after));
+            rename_like_firmware(&mut disk, &directory(name(number, before)), &name(number, after));
         }
         // Every third one is kept; of the others the next upgrade takes the place.
         let gone = if number % 3 == 0 {
-            apply(&mut disk, &Change::Rename(folder(name(number, "+0-3")), name(number, "")));
-            folder(name(core::mem::replace(&mut running, number), ""))
+            apply(&mut disk, &Change::Rename(directory(name(number, "+0-3")), name(number, "")));
+            directory(name(core::mem::replace(&mut running, number), ""))
         } else {
-            folder(name(number, "+0-3"))
+            directory(name(number, "+0-3"))
         };
         apply(&mut disk, &Change::Remove(gone));
     }
@@ -179,7 +180,7 @@ fn firmware_always_finds_room_behind_the_last_entry() {
 #[test]
 fn what_lies_behind_the_end_stays_there() {
     let mut disk = make(&esp());
-    let (dir, _) = Reader::open(disk.as_slice()).unwrap().folder_of("EFI/Linux/x").unwrap();
+    let (dir, _) = Reader::open(disk.as_slice()).unwrap().directory_of("EFI/Linux/x").unwrap();
     let ghost = dir.new_set("a ghost.efi", 0x0FFF_0000, 7, None, "").unwrap();
     let per_sector = dir.slots_per_sector();
     let behind = dir.end().next_multiple_of(per_sector);
@@ -235,9 +236,9 @@ fn volumes_of_others_are_changed_too() {
     assert!(straddling > 0, "no set lay in two sectors");
 }
 
-/// The folder grows over sectors and clusters, and the free count is unknown rather than wrong.
+/// The directory grows over sectors and clusters, and the free count is unknown rather than wrong.
 #[test]
-fn a_folder_grows_and_a_full_volume_is_said() {
+fn a_directory_grows_and_a_full_volume_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("volume");
     let (mut files, mut disk) = (esp(), make(&esp()));

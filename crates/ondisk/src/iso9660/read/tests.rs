@@ -55,15 +55,15 @@ fn what_is_no_regular_file_is_refused_by_name() {
         std::os::unix::fs::symlink("real", source.join("config.yaml")).unwrap();
     });
     assert_eq!(link, "iso9660: \"config.yaml\" is a symbolic link: put a regular file there");
-    let folder = refused(&|source| std::fs::create_dir(source.join("config.yaml")).unwrap());
-    assert!(folder.contains("is no regular file") || folder.contains("is a folder"), "{folder}");
+    let directory = refused(&|source| std::fs::create_dir(source.join("config.yaml")).unwrap());
+    assert!(directory.contains("is no regular file") || directory.contains("is a directory"), "{directory}");
     let fifo = refused(&|source| {
         assert!(Command::new("mkfifo").arg(source.join("config.yaml")).status().unwrap().success());
     });
     assert!(fifo.contains("is no regular file"), "{fifo}");
 }
 
-/// Each byte of the descriptors and of the root folder: an answer or an error, and no walk without an end.
+/// Each byte of the descriptors and of the root directory: an answer or an error, and no walk without an end.
 #[test]
 fn no_damage_makes_it_panic_or_read_for_ever() {
     let dir = tempfile::tempdir().unwrap();

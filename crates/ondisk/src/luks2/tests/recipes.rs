@@ -16,14 +16,15 @@ struct Recipe {
 }
 
 fn recipes() -> Vec<Recipe> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/luks2"));
-    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let directory = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/luks2"));
+    let names =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> =
         names.filter_map(|name| Some(name.strip_suffix(".xz")?.to_string())).collect();
     names.sort();
     let read = |name: String| Recipe {
-        bytes: unpacked(&folder.join(std::format!("{name}.xz"))),
-        dump: fs::read_to_string(folder.join(std::format!("{name}.dump"))).unwrap(),
+        bytes: unpacked(&directory.join(std::format!("{name}.xz"))),
+        dump: fs::read_to_string(directory.join(std::format!("{name}.dump"))).unwrap(),
         name,
     };
     names.into_iter().map(read).collect()
