@@ -8,7 +8,9 @@ use config::rewrite::Form;
 use oci::server::Behaviour;
 use qemu_tests::deadline;
 
-use crate::members::{FIRST, SECOND, THIRD, THREE, members_are, members_listed, write_and_read};
+use crate::members::{
+    FIRST, SECOND, THIRD, THREE, members_are, members_listed, three_are_ready, write_and_read,
+};
 use crate::recovery::wipe_member;
 use crate::rig::{Endpoint, Running, STEP_LIMIT};
 use crate::{inside, nothing_is_left, teller};
@@ -179,12 +181,7 @@ fn faults_of_etcd_are_told_and_mended() {
     for node in [FIRST, SECOND, THIRD] {
         cluster.patch(node, &quota);
     }
-    cluster.begin();
-    let names = THREE.map(|(name, _)| name);
-    members_are(&cluster, FIRST, &names);
-    for name in names {
-        cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
-    }
+    three_are_ready(&cluster);
     tell("three nodes are ready");
     full(&cluster, &tell);
     without_quorum(&cluster, &tell);

@@ -46,6 +46,16 @@ pub(crate) fn members_listed(cluster: &Running, node: &str) -> Vec<Row> {
     output.stdout.lines().filter_map(row).collect()
 }
 
+/// Begins a cluster of three that share an address, and waits until they are members and ready.
+pub(crate) fn three_are_ready(cluster: &Running) {
+    cluster.begin();
+    let names = THREE.map(|(name, _)| name);
+    members_are(cluster, FIRST, &names);
+    for name in names {
+        cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
+    }
+}
+
 /// Waits until the node lists these members, each with a vote.
 pub(crate) fn members_are(cluster: &Running, node: &str, names: &[&str]) -> Vec<Row> {
     members_within(cluster, node, names, 2 * STEP_LIMIT)

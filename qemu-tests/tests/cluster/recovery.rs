@@ -5,7 +5,8 @@ use std::path::Path;
 use config::rewrite::Form;
 
 use crate::members::{
-    FIRST, SECOND, THIRD, THREE, members_are, refused, routed_address_moves, share_by_vrrp, write_and_read,
+    FIRST, SECOND, THIRD, THREE, members_are, refused, routed_address_moves, share_by_vrrp, three_are_ready,
+    write_and_read,
 };
 use crate::rig::{Endpoint, Running, STEP_LIMIT};
 use crate::{backup, inside, nothing_is_left, teller};
@@ -81,12 +82,8 @@ fn a_lost_cluster_comes_back_from_a_snapshot() {
     }
     let tell = teller();
     let cluster = Running::start_as(&THREE, "v1.13", Form::V1alpha1, Endpoint::Shared);
-    cluster.begin();
+    three_are_ready(&cluster);
     let names = THREE.map(|(name, _)| name);
-    members_are(&cluster, FIRST, &names);
-    for name in names {
-        cluster.kubectl_until(&["get", "node", name], " Ready ", 2 * STEP_LIMIT);
-    }
     tell("three nodes are ready");
     share_by_vrrp(&cluster);
     routed_address_moves(&cluster, &tell);

@@ -70,11 +70,8 @@ pub(crate) fn close(volumes: &Volumes, partitions: &[String]) -> Result<(), Stri
 
 #[cfg(test)]
 mod tests {
+    use super::super::mount::MOUNTS;
     use super::*;
-
-    const MOUNTS: &str = "/dev/dm-0 / squashfs ro 0 0\ntmpfs /var tmpfs rw 0 0\n/dev/vda5 /system/state xfs rw 0 0\n\
-        /dev/vda6 /var xfs rw 0 0\n/dev/sdb1 /var/mnt/a\\040b xfs rw 0 0\ntmpfs /variant tmpfs rw 0 0\n\
-        overlay /opt overlay rw,lowerdir=/opt,upperdir=/var/system/overlays/opt-diff,workdir=/w 0 0\n";
 
     #[test]
     fn mounts_are_left_in_reverse_order() {

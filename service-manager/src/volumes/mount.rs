@@ -113,13 +113,15 @@ fn is_mounted_in(mounts: &str, target: &str) -> bool {
     })
 }
 
+/// A table of mounts, for tests.
+#[cfg(test)]
+pub(super) const MOUNTS: &str = "/dev/dm-0 / squashfs ro 0 0\ntmpfs /var tmpfs rw 0 0\n/dev/vda5 /system/state xfs rw 0 0\n\
+    /dev/vda6 /var xfs rw 0 0\n/dev/sdb1 /var/mnt/a\\040b xfs rw 0 0\ntmpfs /variant tmpfs rw 0 0\n\
+    overlay /opt overlay rw,lowerdir=/opt,upperdir=/var/system/overlays/opt-diff,workdir=/w 0 0\n";
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MOUNTS: &str = "/dev/dm-0 / squashfs ro 0 0\ntmpfs /var tmpfs rw 0 0\n/dev/vda5 /system/state xfs rw 0 0\n\
-        /dev/vda6 /var xfs rw 0 0\n/dev/sdb1 /var/mnt/a\\040b xfs rw 0 0\ntmpfs /variant tmpfs rw 0 0\n\
-        overlay /opt overlay rw,lowerdir=/opt,upperdir=/var/system/overlays/opt-diff,workdir=/w 0 0\n";
 
     #[test]
     fn the_mount_on_top_counts() {
