@@ -12,15 +12,16 @@ use super::members::{Alarm, AlarmKind};
 use crate::KubernetesNode;
 
 impl KubernetesNode {
-    /// Whether there is no alarm, every member answers, and each lists the same members as this node's.
+    /// Whether every member answers, there is no alarm, and each member lists the same members as this node's.
     ///
     /// # Errors
     /// What keeps it from that.
     pub async fn etcd_is_consistent(&self) -> Result<(), String> {
         let access = Access::read(&self.runtime.root).map_err(|error| error.to_string())?;
         let members = self.listed(&access).await?;
-        no_alarm(&members, &self.etcd_alarms().await.map_err(|error| error.to_string())?)?;
         all_answer(&client::health(&access, &members).await)?;
+        // A quorum tells of alarms.
+        no_alarm(&members, &self.etcd_alarms().await.map_err(|error| error.to_string())?)?;
         for member in &members {
             same(&members, member, &list_of(&access, member).await?)?;
         }

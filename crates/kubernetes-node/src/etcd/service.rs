@@ -65,6 +65,9 @@ impl KubernetesNode {
         let ask = move || -> Answer {
             let this = this.clone();
             Box::pin(async move {
+                if let Some(said) = has_no_leader(&this.runtime.root).await {
+                    return Err(said);
+                }
                 match client::quorum(&this.runtime.root).await {
                     Err(Error::Etcd { reason, .. }) if reason.contains(LEARNER) => {
                         return Err("this node's member catches up; it has no vote yet".to_owned());
@@ -246,4 +249,15 @@ fn make_data(root: &Path) -> Result<(), Error> {
     let directory = beneath::make_directory(root, Path::new(paths::ETCD_DATA), 0o700).map_err(failed())?;
     directory.set_mode(0o700).map_err(failed())?;
     directory.set_owner_below(Owner::Etcd.id()).map_err(failed())
+}
+
+/// How many members have to answer, where this one has no leader: a read that needs a majority has no answer then, and no reason.
+async fn has_no_leader(root: &Path) -> Option<String> {
+    let mut own = client::connect(root, Some(client::MEMBER_DEADLINE)).await.ok()?;
+    if own.status().await.ok()?.leader() != 0 {
+        return None;
+    }
+    let members = client::list(&mut own, client::ENDPOINT).await.ok()?.members;
+    let voters = members.iter().filter(|member| !member.is_learner).count();
+    Some(format!("etcd has no leader: of {voters} voting members {} have to answer", voters / 2 + 1))
 }
