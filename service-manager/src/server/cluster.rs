@@ -15,6 +15,7 @@ use api::proto::cluster::cluster_service_server::ClusterService;
 use kubernetes_node::KubernetesNode;
 use kubernetes_node::health::{self, Health, Holds};
 use runtime::request;
+use runtime::services::Record;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Response, Status};
@@ -231,7 +232,12 @@ impl Check {
             }
             Condition::Service(id) => {
                 let late = self.node.runtime.services.wait_up(&[id.to_owned()], Duration::ZERO).await;
-                late.map_err(|_| format!("service {id:?} is not up"))
+                late.map_err(|_| {
+                    match self.node.runtime.services.record(id).and_then(|record| cause(&record)) {
+                        Some(cause) => format!("service {id:?} is not up: {cause}"),
+                        None => format!("service {id:?} is not up"),
+                    }
+                })
             }
         };
         holds.map(|()| Holds::Yes)
@@ -254,11 +260,29 @@ async fn say(sender: &Sender<proto::HealthCheckProgress>, message: String) -> Re
     sender.send(Ok(proto::HealthCheckProgress { metadata: None, message })).await.map_err(|_| None)
 }
 
+/// What a service that is not up said last: of its health, else of itself.
+fn cause(record: &Record) -> Option<String> {
+    let health = Some(&record.health.last_message).filter(|message| !message.is_empty());
+    health.or_else(|| record.events.back().map(|event| &event.message)).cloned()
+}
+
 #[cfg(test)]
 mod tests {
     use futures_util::StreamExt;
 
     use super::*;
+
+    #[test]
+    fn a_service_that_is_not_up_says_what_it_said_last() {
+        let mut record = Record::default();
+        assert_eq!(cause(&record), None);
+        let (state, time) = ("Preparing", runtime::clock::now());
+        let message = "Failed to run pre stage: pull: 503".to_owned();
+        record.events.push_back(runtime::services::EventEntry { state, message: message.clone(), time });
+        assert_eq!(cause(&record), Some(message));
+        record.health.last_message = "etcd has no leader".to_owned();
+        assert_eq!(cause(&record).as_deref(), Some("etcd has no leader"));
+    }
 
     #[tokio::test]
     async fn lines_say_what_is_waited_for_and_the_end_says_why_not() {
