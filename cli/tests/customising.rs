@@ -169,7 +169,7 @@ fn what_cannot_be_added_is_said() {
     for (more, wanted) in [
         (
             &["--profile", "profile.toml"][..],
-            "line 1, column 17: a.pem is not there\nline 3, column 10: b is not there",
+            "line 1, column 17: a.pem is not there\nline 3, column 13: b is not there",
         ),
         (&["--profile", "unknown.toml"], "line 1, column 1: unknown field `removes`"),
         (&["--profile", "tar.toml"], "machine.yaml is no tar file (it is a YAML file)"),
