@@ -46,14 +46,16 @@ pub fn is_inside_of(test: &str, flags: &[&str], script: &str) -> bool {
         .env(INSIDE, "1")
         .output()
         .expect("run unshare; install it with: apt-get install util-linux");
-    // The test's own words stand last, where a report of the failure ends.
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    // Lines of the runner inside must not be taken for those of the runner outside, by which failures are counted and cut out. The
+    // test's own words stand last, where a report of the failure ends.
+    let quoted = |bytes: &[u8]| said(bytes).lines().map(|line| format!("| {line}\n")).collect::<String>();
     assert!(
         output.status.success(),
-        "{test} in namespaces: {}\n{}\n{}",
+        "{test} in namespaces: {}\n{}{}",
         output.status,
-        said(&output.stdout),
-        said(&output.stderr)
+        quoted(&output.stdout),
+        quoted(&output.stderr)
     );
     // What it measured; a test runner shows it where it is asked to.
     eprint!("{}", said(&output.stderr));
