@@ -119,7 +119,7 @@ pub async fn run<D: Disk>(
         rtnetlink::new_connection().map_err(|e| format!("open a netlink socket: {e}"))?;
     let _connection = Owned(tokio::spawn(connection).abort_handle());
     let _beside = Owned(tokio::spawn(beside).abort_handle());
-    let (planned, plan) = watch::channel(Plan::default());
+    let (planned, plan) = watch::channel(Arc::<Plan>::default());
     let _gateways = Owned(tokio::spawn(gateways::follow(runtime.clone())).abort_handle());
     let _console = Owned(tokio::spawn(console::follow(runtime.clone())).abort_handle());
     let _specs = Owned(tokio::spawn(specs::follow(runtime.clone(), plan)).abort_handle());
@@ -187,14 +187,18 @@ struct Managed {
     made: made::Made,
     cards: ethernet::Cards,
     filter: firewall::Filter,
-    planned: watch::Sender<Plan>,
+    planned: watch::Sender<Arc<Plan>>,
     /// What the last plan was made of.
     config: Option<Arc<Config>>,
     document: Option<Arc<MachineDocument>>,
 }
 
 impl Managed {
-    fn new(runtime: &Runtime, (kept, kept6): (Arc<Kept>, Arc<Kept>), planned: watch::Sender<Plan>) -> Self {
+    fn new(
+        runtime: &Runtime,
+        (kept, kept6): (Arc<Kept>, Arc<Kept>),
+        planned: watch::Sender<Arc<Plan>>,
+    ) -> Self {
         Self {
             clients: BTreeMap::new(),
             clients6: BTreeMap::new(),
@@ -231,7 +235,7 @@ impl Managed {
         gone.for_each(|(_, client)| client6::forget_lease(runtime, &client.name));
         self.applied.retain(links);
         (self.config, self.document) = (runtime.config(), runtime.document());
-        let plan = plan(runtime, links);
+        let plan = Arc::new(plan(runtime, links));
         tell(&self.planned, &plan);
         let mut refused = rules::bring(handle, &plan).await;
         // Before a link of the plan is up.
@@ -330,7 +334,9 @@ impl Managed {
 fn tell<T: Clone + PartialEq>(sender: &watch::Sender<T>, value: &T) {
     sender.send_if_modified(|known| {
         let is_new = known != value;
-        known.clone_from(value);
+        if is_new {
+            known.clone_from(value);
+        }
         is_new
     });
 }

@@ -30,11 +30,19 @@ const CMDLINE: &str = "cmdline";
 const OPERATOR: &str = "operator";
 
 /// Keeps the resources like what they follow from.
-pub(super) async fn follow(runtime: Arc<Runtime>, mut plan: watch::Receiver<Plan>) {
+pub(super) async fn follow(runtime: Arc<Runtime>, mut plan: watch::Receiver<Arc<Plan>>) {
     let mut changes = runtime.store.follow(&[&MACHINE_CONFIG, &DHCP_LEASE]);
+    let mut published: Option<(Arc<Plan>, Leases)> = None;
     loop {
-        let now = plan.borrow_and_update().clone();
-        publish(&runtime, &now);
+        let now = (plan.borrow_and_update().clone(), leases(&runtime));
+        // A plan may have ten thousand routes, and a config that is applied again has the same plan.
+        let is_published =
+            |(plan, leases): &(Arc<Plan>, Leases)| Arc::ptr_eq(plan, &now.0) && *leases == now.1;
+        if !published.as_ref().is_some_and(is_published) {
+            publish_links(&runtime, &now.0, &now.1);
+        }
+        publish_names(&runtime, &now.1);
+        published = Some(now);
         tokio::select! {
             changed = plan.changed() => if changed.is_err() { return },
             () = changes.next() => {}
@@ -50,7 +58,17 @@ struct Specs {
     operators: Vec<(String, Spec)>,
 }
 
-fn publish(runtime: &Runtime, plan: &Plan) {
+/// Leases by the ids of their resources.
+type Leases = Vec<(String, DhcpLease)>;
+
+fn leases(runtime: &Runtime) -> Leases {
+    let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
+    let leases = runtime.store.list(&DHCP_LEASE);
+    leases.iter().filter_map(|found| Some((found.metadata.id.clone(), lease(&found.spec)?))).collect()
+}
+
+/// What follows from the plan and the leases.
+fn publish_links(runtime: &Runtime, plan: &Plan, leases: &Leases) {
     let mut specs = Specs::default();
     for link in plan.links.values() {
         specs.add_link(link, &runtime.parameters.network);
@@ -58,11 +76,7 @@ fn publish(runtime: &Runtime, plan: &Plan) {
     for (link, address) in &plan.shared {
         specs.add_shared(link, *address);
     }
-    let leases = runtime.store.list(&DHCP_LEASE);
-    let lease = |spec: &Spec| if let Spec::DhcpLease(lease) = spec { Some(lease.clone()) } else { None };
-    let leases: Vec<(String, DhcpLease)> =
-        leases.iter().filter_map(|found| Some((found.metadata.id.clone(), lease(&found.spec)?))).collect();
-    for (id, lease) in &leases {
+    for (id, lease) in leases {
         let link = client6::link_of(id).0;
         let settings = plan.links.get(link).and_then(|link| link.dhcp.clone());
         specs.add_lease(link, lease, &settings.unwrap_or_default());
@@ -78,8 +92,12 @@ fn publish(runtime: &Runtime, plan: &Plan) {
     put(runtime, &LINK_ALIAS_SPEC, plan.aliases.iter().map(alias).collect());
     put(runtime, &ROUTE_SPEC, specs.routes);
     put(runtime, &OPERATOR_SPEC, specs.operators);
-    put(runtime, &HOSTNAME_SPEC, hostnames(runtime, &leases));
-    put(runtime, &RESOLVER_SPEC, resolvers(runtime, &leases));
+}
+
+/// What follows from the config itself, the command line and the leases.
+fn publish_names(runtime: &Runtime, leases: &Leases) {
+    put(runtime, &HOSTNAME_SPEC, hostnames(runtime, leases));
+    put(runtime, &RESOLVER_SPEC, resolvers(runtime, leases));
     put(runtime, &STATIC_HOST, static_hosts(runtime));
 }
 
@@ -306,6 +324,30 @@ mod tests {
 
     use super::*;
 
+    const TEXT: &str = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  network:\n    hostname: n1.example\n    nameservers: [9.9.9.9]\n    extraHostEntries: [{ip: 10.0.0.9, aliases: [db]}]\n    interfaces:\n      - interface: eth0\n        addresses: [10.0.0.7/24]\n        mtu: 1400\n        routes: [{network: 10.9.0.0/16, gateway: 10.0.0.1}]\n      - {interface: br0, bridge: {}}\n";
+
+    fn put_config(runtime: &Runtime, text: &str) {
+        let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let text = zeroize::Zeroizing::new(text.to_owned());
+        let document = MachineDocument { text, config: loaded.config, documents: loaded.documents };
+        let config = Spec::MachineConfig(Arc::new(document));
+        runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
+    }
+
+    fn lease(address: &str) -> DhcpLease {
+        DhcpLease {
+            address: address.to_owned(),
+            server: "10.1.0.1".into(),
+            gateway: Some("10.1.0.1".into()),
+            resolvers: vec!["10.1.0.2".into()],
+            time_servers: vec![],
+            hostname: Some("leased".into()),
+            domain: Some("lan".into()),
+            search_domains: Vec::new(),
+            lease_seconds: 60,
+        }
+    }
+
     fn ids(runtime: &Runtime, kind: &'static Definition) -> Vec<String> {
         runtime.store.list(kind).iter().map(|found| found.metadata.id.clone()).collect()
     }
@@ -314,15 +356,7 @@ mod tests {
     fn every_layer_has_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let runtime = Runtime::detached(dir.path().to_owned());
-        let text = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  network:\n    hostname: n1.example\n    nameservers: [9.9.9.9]\n    extraHostEntries: [{ip: 10.0.0.9, aliases: [db]}]\n    interfaces:\n      - interface: eth0\n        addresses: [10.0.0.7/24]\n        mtu: 1400\n        routes: [{network: 10.9.0.0/16, gateway: 10.0.0.1}]\n      - {interface: br0, bridge: {}}\n";
-        let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
-        let document = MachineDocument {
-            text: zeroize::Zeroizing::new(text.to_owned()),
-            config: loaded.config,
-            documents: loaded.documents,
-        };
-        let config = Spec::MachineConfig(Arc::new(document));
-        runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
+        put_config(&runtime, TEXT);
         let card = |name: &str| network_plan::Present {
             name: name.to_owned(),
             is_physical: name.starts_with("eth"),
@@ -335,19 +369,13 @@ mod tests {
             &[],
             &cards,
         );
-        let lease = DhcpLease {
-            address: "10.1.0.5/24".into(),
-            server: "10.1.0.1".into(),
-            gateway: Some("10.1.0.1".into()),
-            resolvers: vec!["10.1.0.2".into()],
-            time_servers: vec![],
-            hostname: Some("leased".into()),
-            domain: Some("lan".into()),
-            search_domains: Vec::new(),
-            lease_seconds: 60,
-        };
-        runtime.store.put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease)).unwrap();
-        publish(&runtime, &plan);
+        runtime
+            .store
+            .put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease("10.1.0.5/24")))
+            .unwrap();
+        let leases = leases(&runtime);
+        publish_links(&runtime, &plan, &leases);
+        publish_names(&runtime, &leases);
         let expected = ["configuration/eth0/10.0.0.7/24", "operator/eth1/10.1.0.5/24"];
         assert_eq!(ids(&runtime, &ADDRESS_SPEC), expected);
         assert_eq!(
@@ -370,5 +398,34 @@ mod tests {
                 assert!(!found.spec.binary(kind.kind).unwrap().is_empty(), "{}", kind.kind);
             }
         }
+    }
+
+    #[tokio::test]
+    async fn names_and_leases_are_followed_while_the_plan_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = Runtime::detached(dir.path().to_owned());
+        put_config(&runtime, TEXT);
+        let (_planned, plan) = watch::channel(Arc::<Plan>::default());
+        let mut changes = runtime.store.follow(&[&HOSTNAME_SPEC, &ADDRESS_SPEC]);
+        let follower = tokio::spawn(follow(runtime.clone(), plan));
+        let host = "configuration/hostname";
+        let mut until = async |kind, id: &str, text: &str| {
+            let is_there =
+                || runtime.store.get(kind, id).is_some_and(|found| found.spec.yaml().unwrap().contains(text));
+            while !is_there() {
+                tokio::time::timeout(std::time::Duration::from_secs(20), changes.next()).await.unwrap();
+            }
+        };
+        until(&HOSTNAME_SPEC, host, "hostname: n1\n").await;
+        put_config(&runtime, &TEXT.replace("n1.example", "n2.example"));
+        until(&HOSTNAME_SPEC, host, "hostname: n2\n").await;
+        for address in ["10.1.0.5/24", "10.1.0.6/24"] {
+            runtime
+                .store
+                .put(DHCP_LEASE.writer, &DHCP_LEASE, "eth1", Spec::DhcpLease(lease(address)))
+                .unwrap();
+            until(&ADDRESS_SPEC, &format!("operator/eth1/{address}"), address).await;
+        }
+        follower.abort();
     }
 }
