@@ -22,6 +22,7 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -34,6 +35,9 @@ const VERSIONS: [&str; 6] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0
 const SETTINGS: &str = "/run/flannel/subnet.env";
 /// Where the files of containers are, unless the configuration says otherwise.
 const DATA: &str = "/var/lib/cni/flannel";
+/// The node takes pods as soon as the network has a configuration, which the pod of flannel writes a moment before its daemon
+/// starts. A kubelet that is refused tries again only after ten seconds and more.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest configuration: those of real networks have less than 4 KiB.
 const LONGEST: u64 = 1 << 20;
 
@@ -45,6 +49,8 @@ pub struct Call {
     pub container: String,
     /// Where plugins are.
     pub path: OsString,
+    /// How long an `ADD` waits for the daemon to write its settings.
+    pub patience: Duration,
 }
 
 /// Does what the environment and standard input say.
@@ -52,8 +58,12 @@ pub struct Call {
 pub fn run() -> ExitCode {
     let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
     let text = |name: &str| variable(name).to_string_lossy().into_owned();
-    let call =
-        Call { command: text("CNI_COMMAND"), container: text("CNI_CONTAINERID"), path: variable("CNI_PATH") };
+    let call = Call {
+        command: text("CNI_COMMAND"),
+        container: text("CNI_CONTAINERID"),
+        path: variable("CNI_PATH"),
+        patience: PATIENCE,
+    };
     let mut configuration = Vec::new();
     let read = std::io::stdin().take(LONGEST).read_to_end(&mut configuration);
     let answer = read.map_err(Error::Input).and_then(|_| answer(&call, &configuration));
@@ -78,7 +88,7 @@ pub fn answer(call: &Call, configuration: &[u8]) -> Result<Vec<u8>, Error> {
     let own = Own::parse(configuration)?;
     match call.command.as_str() {
         "ADD" => {
-            let settings = Settings::read(&own.settings)?;
+            let settings = Settings::wait(&own.settings, call.patience)?;
             let told = delegate::configuration(&own.all, &settings)?;
             let file = own.file(call)?;
             delegate::keep(&file, &told)?;

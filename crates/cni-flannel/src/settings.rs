@@ -6,6 +6,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::Error;
 
@@ -22,7 +24,21 @@ pub(crate) struct Settings {
     pub(crate) masks: bool,
 }
 
+/// Between two looks for the file.
+const LOOK_PERIOD: Duration = Duration::from_millis(20);
+
 impl Settings {
+    /// What the file says; where there is none yet, it is waited for.
+    pub(crate) fn wait(path: &Path, patience: Duration) -> Result<Self, Error> {
+        let begin = Instant::now();
+        loop {
+            match Self::read(path) {
+                Err(Error::NoSettings(_)) if begin.elapsed() < patience => thread::sleep(LOOK_PERIOD),
+                other => return other,
+            }
+        }
+    }
+
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(|source| match source.kind() {
             ErrorKind::NotFound => Error::NoSettings(path.to_owned()),

@@ -13,11 +13,12 @@ echo '{"cniVersion": "0.3.1", "ips": []}'
 
 struct Node {
     directory: tempfile::TempDir,
+    patience: Duration,
 }
 
 impl Node {
     fn new() -> Self {
-        let node = Self { directory: tempfile::tempdir().unwrap() };
+        let node = Self { directory: tempfile::tempdir().unwrap(), patience: Duration::ZERO };
         let plugin = node.path("bridge");
         fs::write(&plugin, PLUGIN).unwrap();
         fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
@@ -35,6 +36,7 @@ impl Node {
             command: command.to_owned(),
             container: container.to_owned(),
             path: self.directory.path().as_os_str().to_owned(),
+            patience: self.patience,
         };
         let configuration = json!({
             "name": "cbr0", "cniVersion": "0.3.1", "type": "flannel",
@@ -76,6 +78,18 @@ fn a_pod_gets_its_interface_by_the_settings_of_the_daemon_and_loses_it_by_the_sa
 }
 
 #[test]
+fn a_pod_waits_for_the_settings_of_a_daemon_that_starts() {
+    let node = Node { patience: Duration::from_secs(60), ..Node::new() };
+    let (settings, elsewhere) = (node.path("subnet.env"), node.path("elsewhere"));
+    fs::rename(&settings, &elsewhere).unwrap();
+    std::thread::scope(|scope| {
+        let added = scope.spawn(|| node.call("ADD", "pod"));
+        fs::rename(&elsewhere, &settings).unwrap();
+        assert!(added.join().unwrap().unwrap().contains("\"ips\""));
+    });
+}
+
+#[test]
 fn what_failed_on_the_way_back_is_tried_again_with_the_same() {
     let node = Node::new();
     node.call("ADD", "pod").unwrap();
@@ -99,7 +113,12 @@ fn what_is_wrong_is_said_in_the_form_of_the_specification() {
     }
     assert_eq!(node.call("NONE", "pod").unwrap_err().to_json()["code"], 4);
     let call = |path: &str, text: &str| {
-        let call = Call { command: "ADD".into(), container: "pod".into(), path: path.into() };
+        let call = Call {
+            command: "ADD".into(),
+            container: "pod".into(),
+            path: path.into(),
+            patience: Duration::ZERO,
+        };
         answer(&call, text.as_bytes()).unwrap_err().to_string()
     };
     assert!(call("", "no").starts_with("the configuration is not understood: "));
@@ -115,7 +134,12 @@ fn what_is_wrong_is_said_in_the_form_of_the_specification() {
 
 #[test]
 fn versions_are_told_without_a_configuration() {
-    let call = Call { command: "VERSION".into(), container: String::new(), path: OsString::new() };
+    let call = Call {
+        command: "VERSION".into(),
+        container: String::new(),
+        path: OsString::new(),
+        patience: Duration::ZERO,
+    };
     let told: Value = serde_json::from_slice(&answer(&call, b"").unwrap()).unwrap();
     assert!(told["supportedVersions"].as_array().unwrap().contains(&json!("0.3.1")));
 }
