@@ -171,7 +171,7 @@ impl KubernetesNode {
         let root = &self.runtime.root;
         let runs =
             self.runtime.services.record(kubelet::ID).is_some_and(|record| record.state == State::Running);
-        if !runs || !kubelet::has_joined(root) {
+        if !runs || !kubelet_credentials::are_there(root) {
             return Ok(Vec::new());
         }
         // Without an answer it would be without any.

@@ -16,7 +16,7 @@ use runtime::store::{AFFILIATE, IDENTITY, MEMBER, RuntimeSpec, Spec};
 use serde_json::{Value, json};
 
 use crate::published::replace;
-use crate::{Error, KubernetesNode, api_server, kubelet, node_object};
+use crate::{Error, KubernetesNode, api_server, kubelet_credentials, node_object};
 
 /// Of all nodes.
 const NODES: &str = "/api/v1/nodes";
@@ -49,7 +49,7 @@ impl KubernetesNode {
 
     async fn nodes_of_cluster(&self) -> Result<Vec<(String, Value)>, Error> {
         let Some(config) = self.runtime.config() else { return Ok(Vec::new()) };
-        if !kubelet::has_joined(&self.runtime.root) {
+        if !kubelet_credentials::are_there(&self.runtime.root) {
             return Ok(Vec::new());
         }
         let cluster = Cluster::new(&config)?;

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use kubernetes::{manifests, paths};
 use serde_json::Value;
 
-use crate::{Error, KubernetesNode, api_server, kubelet};
+use crate::{Error, KubernetesNode, api_server, kubelet_credentials};
 
 /// More control plane nodes than any cluster has.
 const MAX_ADDRESSES: usize = 32;
@@ -35,7 +35,7 @@ impl KubernetesNode {
 
     /// What the API server has at a path, as this node's kubelet may read it.
     async fn read(&self, path: &str) -> Result<Option<Value>, Error> {
-        if !kubelet::has_joined(&self.runtime.root) {
+        if !kubelet_credentials::are_there(&self.runtime.root) {
             return Ok(None);
         }
         let client = api_server::client_of_file(&self.runtime.root, paths::KUBELET_KUBECONFIG).await?;

@@ -27,9 +27,8 @@ use runtime::store::{KUBELET_STATUS, Spec};
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use crate::kubelet_credentials::{self, CERTIFICATE};
 use crate::published::replace;
-use crate::{Error, KubernetesNode, facts, files};
+use crate::{Error, KubernetesNode, facts, files, kubelet_credentials};
 
 /// The service's id.
 pub const ID: &str = "kubelet";
@@ -93,9 +92,9 @@ impl Plan {
     }
 }
 
-/// Whether a kubelet of the node with this root is in a cluster: it has a certificate.
+/// Whether a kubelet of the node with this root is in a cluster.
 pub fn has_joined(root: &Path) -> bool {
-    root.join(paths::KUBELET_PKI.trim_start_matches('/')).join(CERTIFICATE).exists()
+    kubelet_credentials::have_been_used(root)
 }
 
 impl KubernetesNode {
@@ -160,8 +159,13 @@ impl KubernetesNode {
         for file in &plan.files {
             files::write(root, file)?;
         }
-        if let Some(reason) = kubelet_credentials::forget(root, &Cluster::new(&config)?)? {
-            self.runtime.journal.say(&format!("kubelet asks for its credentials anew: {reason}"));
+        let cluster = Cluster::new(&config)?;
+        if let Some(reason) = kubelet_credentials::forget(root, &cluster)? {
+            self.runtime.journal.say(&format!("kubelet gets its credentials anew: {reason}"));
+        }
+        if cluster.kubelet().skip_node_registration != Some(true) {
+            let node = facts::node(&self.runtime, &cluster, self.is_container)?;
+            kubelet_credentials::issue(root, &cluster, &node)?;
         }
         let contents = config::Secret::new(plan.fingerprint());
         files::write(root, &File { path: FINGERPRINT.to_owned(), owner: Owner::Root, contents })?;

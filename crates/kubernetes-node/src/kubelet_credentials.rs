@@ -1,7 +1,9 @@
-//! What a kubelet has kept of its cluster, and may not use any more: authorities change while it is a node.
+//! What a kubelet has of its cluster: the first certificate on a control plane node, and what it may not use any more, because
+//! authorities change while it is a node.
 //!
 //! Owns: removing its kubeconfig where that trusts other authorities than the config, and its certificate where the authority that
-//! signs now has not signed it. The kubelet makes the first anew, and asks for the second with the cluster's token.
+//! signs now has not signed it. The kubelet makes the first anew, and on a worker asks for the second with the cluster's token. A
+//! control plane node has the authority's key and signs it ([`issue`], docs/decisions/0037).
 //! Order: before the kubelet starts. A change of the authorities has it start again.
 //! Fails by: [`Error`]; what cannot be read is left to the kubelet.
 //! Source: Kubernetes, "TLS bootstrapping"; RFC 5280 §6.
@@ -12,15 +14,18 @@ use std::time::SystemTime;
 use api::pki;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kubernetes::{Cluster, paths};
+use kubernetes::{Cluster, File, Node, Owner, certificates, paths};
 use runtime::beneath;
 use rustls::pki_types::UnixTime;
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
-use crate::Error;
+use crate::{Error, certificates as made, etcd, files};
 
 /// The certificate with which the kubelet is a client, below its PKI's directory.
 pub(crate) const CERTIFICATE: &str = "kubelet-client-current.pem";
+
+/// What [`CERTIFICATE`] leads to where this node signed it. Names that the kubelet gives have the time of the signature.
+const ISSUED: &str = "kubelet-client-issued.pem";
 
 /// Its certificates below its PKI's directory, by what they are called: as a client, and for its own port, where the cluster signed
 /// that or it made it itself.
@@ -29,6 +34,42 @@ pub(crate) const CERTIFICATES: [(&str, &str); 3] = [
     ("kubelet-server", "kubelet-server-current.pem"),
     ("kubelet-server", "kubelet.crt"),
 ];
+
+/// Whether a kubelet of the node with this root has a certificate as a client.
+pub(crate) fn are_there(root: &Path) -> bool {
+    at(root, CERTIFICATE).exists()
+}
+
+/// Whether the kubelet of the node with this root is in a cluster. One that its own node has signed for says nothing before the
+/// node is a member of etcd.
+pub(crate) fn have_been_used(root: &Path) -> bool {
+    match std::fs::read_link(at(root, CERTIFICATE)) {
+        Ok(target) if target == Path::new(ISSUED) => are_there(root) && etcd::is_member(root),
+        _ => are_there(root),
+    }
+}
+
+fn at(root: &Path, name: &str) -> std::path::PathBuf {
+    root.join(paths::KUBELET_PKI.trim_start_matches('/')).join(name)
+}
+
+/// Signs the certificate of a control plane node's kubelet where there is none. Answers whether it did.
+pub(crate) fn issue(root: &Path, cluster: &Cluster<'_>, node: &Node) -> Result<bool, Error> {
+    if !cluster.is_control_plane() || are_there(root) {
+        return Ok(false);
+    }
+    let identity = made::issue(cluster, &certificates::kubelet(cluster, node))?;
+    let text = format!("{}{}", identity.certificate, identity.key.to_pem().expose_secret());
+    let path = format!("{}/{ISSUED}", paths::KUBELET_PKI);
+    files::write(root, &File { path, owner: Owner::Root, contents: config::Secret::new(text) })?;
+    let path = format!("{}/{CERTIFICATE}", paths::KUBELET_PKI);
+    // A link whose file is gone.
+    remove(root, &path)?;
+    let linked = beneath::parent(root, Path::new(&path))
+        .and_then(|(directory, name)| directory.link(&name, Path::new(ISSUED)));
+    linked.map_err(|source| Error::File { what: "make the link", path: path.into(), source })?;
+    Ok(true)
+}
 
 /// Removes its certificates, and what names them: it has to start again at once. Answers what they are called.
 pub(crate) fn remove_certificates(root: &Path) -> Result<Vec<String>, Error> {
@@ -139,6 +180,41 @@ mod tests {
         let left: Vec<_> = std::fs::read_dir(&pki).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["kubelet-client-2026.pem"]);
         assert!(read(root.path(), paths::KUBELET_KUBECONFIG).is_none());
+    }
+
+    #[test]
+    fn a_control_plane_node_signs_for_its_own_kubelet() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path();
+        let mut config = samples::control_plane("v1.34.10", "v3.6.4");
+        config.cluster.ca = pair(&authority());
+        let node = Node { host_name: "cp-1".into(), ..samples::node() };
+        let issue = |config: &config::Config| issue(path, &Cluster::new(config).unwrap(), &node).unwrap();
+        config.machine.machine_type = config::MachineType::Worker;
+        assert!(!issue(&config) && !are_there(path), "a worker asks its cluster");
+        config.machine.machine_type = config::MachineType::ControlPlane;
+        assert!(issue(&config) && are_there(path));
+        let first = read(path, &format!("{}/{CERTIFICATE}", paths::KUBELET_PKI)).unwrap();
+        let der = pki::certificates("it", &first).unwrap();
+        let has = |text: &str| der[0].windows(text.len()).any(|found| found == text.as_bytes());
+        assert!(has("system:node:cp-1") && has("system:nodes"));
+        assert!(!is_of_another(&first, &config.cluster.ca.crt.0) && first.contains("PRIVATE KEY"));
+        assert!(!issue(&config), "what is there stays");
+        // It is not in a cluster before the node is.
+        assert!(!have_been_used(path));
+        std::fs::create_dir_all(path.join("var/lib/etcd/member")).unwrap();
+        assert!(have_been_used(path));
+        // Another authority signs.
+        config.cluster.ca = pair(&authority());
+        assert!(forget(path, &Cluster::new(&config).unwrap()).unwrap().is_some());
+        assert!(!are_there(path) && issue(&config));
+        // One that the kubelet has asked for.
+        let certificate = at(path, CERTIFICATE);
+        std::fs::remove_dir_all(path.join("var/lib/etcd")).unwrap();
+        std::fs::remove_file(&certificate).unwrap();
+        std::fs::write(at(path, "kubelet-client-2026.pem"), "it").unwrap();
+        std::os::unix::fs::symlink("kubelet-client-2026.pem", &certificate).unwrap();
+        assert!(have_been_used(path) && !issue(&config));
     }
 
     #[test]

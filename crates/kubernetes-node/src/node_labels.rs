@@ -15,7 +15,9 @@ use std::time::Duration;
 use kubernetes::Cluster;
 use serde_json::{Map, Value, json};
 
-use crate::{Error, KubernetesNode, config_resources, drain, kubelet, node_object, node_taints};
+use crate::{
+    Error, KubernetesNode, config_resources, drain, kubelet, kubelet_credentials, node_object, node_taints,
+};
 
 /// The keys of labels that are the configuration's, as JSON.
 const OWNED_LABELS: &str = "talos.dev/owned-labels";
@@ -43,6 +45,8 @@ impl KubernetesNode {
             let (is_settled, fault) = match self.apply_node_labels().await {
                 Ok(Some(found)) => (found.is_ready, found.faults.join("; ")),
                 Ok(None) => (false, String::new()),
+                // Its cluster has yet to begin.
+                Err(_) if !kubelet::has_joined(&self.runtime.root) => (false, String::new()),
                 Err(error) => (false, error.to_string()),
             };
             if fault != said && !fault.is_empty() {
@@ -60,7 +64,7 @@ impl KubernetesNode {
     /// Brings them once; answers what was found, or that the node has no object yet.
     async fn apply_node_labels(&self) -> Result<Option<Found>, Error> {
         let Some(config) = self.runtime.config() else { return Ok(None) };
-        if !kubelet::has_joined(&self.runtime.root) {
+        if !kubelet_credentials::are_there(&self.runtime.root) {
             return Ok(None);
         }
         let cluster = Cluster::new(&config)?;

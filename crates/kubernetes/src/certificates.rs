@@ -132,6 +132,13 @@ pub fn all(cluster: &Cluster<'_>, node: &Node) -> Result<Vec<Profile>, Error> {
     ])
 }
 
+/// That of the kubelet of a control plane node as a client. It is none of [`all`]: the kubelet renews it by itself.
+#[must_use]
+pub fn kubelet(cluster: &Cluster<'_>, node: &Node) -> Profile {
+    let name = format!("system:node:{}", cluster.node_name(node));
+    client("kubelet-client", &name, &["system:nodes"], Place::Memory)
+}
+
 fn client(id: &'static str, common_name: &str, organizations: &[&str], place: Place) -> Profile {
     Profile {
         id,
