@@ -61,6 +61,9 @@ pub fn pod(cluster: &Cluster<'_>, node: &Node, rendered: &Rendered) -> Result<(S
         requests: ("200m", "512Mi"),
         // Requests without a certificate are refused, so a probe can only see whether it listens.
         startup: (settings.startup_probes == Some(true)).then(|| Probe::Tcp { port: cluster.api_port() }),
+        // The kubelet's attempt to show the pod fails while the API server makes its priority classes. An answer to this has it
+        // try again; without one it does so a minute later.
+        readiness: Some(Probe::Tcp { port: cluster.api_port() }),
         liveness: None,
         rendered,
     };

@@ -42,6 +42,7 @@ pub fn pod(cluster: &Cluster<'_>, rendered: &Rendered) -> Result<(String, Value)
         resources: settings.resources.as_ref(),
         requests: ("50m", "256Mi"),
         startup: Some(probe),
+        readiness: None,
         liveness: Some(probe),
         rendered,
     };

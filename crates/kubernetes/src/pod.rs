@@ -14,6 +14,9 @@ use crate::file::Owner;
 /// Share of a memory limit that Go's collector keeps below, percent.
 const MEMORY_SHARE: u64 = 95;
 
+/// Seconds from the start of a container to the first question whether it is ready.
+const READY_AFTER: u32 = 10;
+
 /// Which state of the node's resources a pod was rendered from: versions of three resources, as texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
@@ -74,6 +77,8 @@ pub(crate) struct StaticPod<'a> {
     /// Processor time and memory where the configuration has none.
     pub(crate) requests: (&'static str, &'static str),
     pub(crate) startup: Option<Probe>,
+    /// Asked from [`READY_AFTER`] seconds on.
+    pub(crate) readiness: Option<Probe>,
     pub(crate) liveness: Option<Probe>,
     pub(crate) rendered: &'a Rendered,
 }
@@ -133,6 +138,12 @@ impl StaticPod<'_> {
         if let Value::Object(fields) = &mut container {
             // Twelve times five seconds: a busy machine's first start.
             insert(fields, "startupProbe", self.startup.map(|probe| check(probe, 5, 12)));
+            let readiness = self.readiness.map(|probe| {
+                let mut probe = check(probe, 10, 3);
+                probe["initialDelaySeconds"] = json!(READY_AFTER);
+                probe
+            });
+            insert(fields, "readinessProbe", readiness);
             insert(fields, "livenessProbe", self.liveness.map(|probe| check(probe, 10, 3)));
         }
         container

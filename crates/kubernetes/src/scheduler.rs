@@ -50,6 +50,7 @@ pub fn pod(cluster: &Cluster<'_>, rendered: &Rendered) -> Result<(String, Value)
         resources: settings.resources.as_ref(),
         requests: ("10m", "64Mi"),
         startup: Some(probe),
+        readiness: None,
         liveness: Some(probe),
         rendered,
     };
