@@ -33,8 +33,10 @@ use crate::{configuration, container, members, trust_request};
 const FIRST_LEASE_DEADLINE: Duration = Duration::from_secs(15);
 /// How long a program may take to serve with new material.
 const ACKNOWLEDGE_DEADLINE: Duration = Duration::from_secs(10);
-/// Between attempts after a failed issue.
-const ISSUE_RETRY: Duration = Duration::from_secs(10);
+/// Between attempts after a failed issue, at first and at most; it doubles. A worker often starts a moment before the control plane
+/// node that it asks, and starts nothing of Kubernetes before it has its certificate.
+const FIRST_RETRY: Duration = Duration::from_millis(250);
+const LAST_RETRY: Duration = Duration::from_secs(10);
 /// Between attempts to take a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -152,13 +154,13 @@ pub(crate) async fn issue(identity: Arc<Identity>) {
     let mut readiness = identity.readiness.subscribe();
     let mut config = identity.runtime.config.subscribe();
     let mut maintenance = identity.maintenance.clone();
-    let mut said = String::new();
+    let (mut said, mut retry) = (String::new(), FIRST_RETRY);
     loop {
         config.mark_unchanged();
         maintenance.mark_unchanged();
         let wait = match try_issue(&identity).await {
             Ok(Some(remaining)) => {
-                said.clear();
+                (said, retry) = (String::new(), FIRST_RETRY);
                 remaining / 2
             }
             Ok(None) => Duration::MAX,
@@ -168,7 +170,9 @@ pub(crate) async fn issue(identity: Arc<Identity>) {
                     identity.runtime.journal.warn(&format!("issue the API's certificate: {error}"));
                     said = error;
                 }
-                ISSUE_RETRY
+                let wait = retry;
+                retry = (retry * 2).min(LAST_RETRY);
+                wait
             }
         };
         let names_changed = async {
@@ -183,7 +187,7 @@ pub(crate) async fn issue(identity: Arc<Identity>) {
         tokio::select! {
             () = names_changed => {}
             // Another authority, or the first one.
-            _ = config.changed() => {}
+            _ = config.changed() => retry = FIRST_RETRY,
             _ = maintenance.changed() => {}
             () = identity.wanted.notified() => {}
             _ = readiness.wait_for(|readiness| readiness.gave_up), if !readiness.borrow().gave_up => {}
@@ -214,7 +218,7 @@ async fn try_issue(identity: &Identity) -> Result<Option<Duration>, String> {
     };
     let material = with_accepted(identity, &config, material);
     let facts = CertificateFacts::from_pem("the API's certificate", &material.certificate);
-    let remaining = facts.map_err(|e| e.to_string())?.remaining().unwrap_or(ISSUE_RETRY);
+    let remaining = facts.map_err(|e| e.to_string())?.remaining().unwrap_or(LAST_RETRY);
     if let Some(trust) = trust_material(&config, &identity.runtime.store) {
         hand_out(
             identity,
