@@ -127,8 +127,28 @@ async fn connect(read: Kubeconfig) -> Result<Client, Error> {
 /// # Errors
 /// [`Error::ApiServer`] with its words.
 pub(crate) async fn get(client: &Client, path: &str) -> Result<serde_json::Value, Error> {
+    ask(client, Request::get(path).body(Vec::new())).await
+}
+
+/// What it answers to an object, within a deadline.
+///
+/// # Errors
+/// [`Error::ApiServer`] with its words.
+pub(crate) async fn post(
+    client: &Client,
+    path: &str,
+    object: &serde_json::Value,
+) -> Result<serde_json::Value, Error> {
+    let request = Request::post(path).header("content-type", "application/json");
+    ask(client, request.body(object.to_string().into_bytes())).await
+}
+
+async fn ask(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, http::Error>,
+) -> Result<serde_json::Value, Error> {
     let failed = |reason: String| Error::ApiServer { what: "ask", reason };
-    let request = Request::get(path).body(Vec::new()).map_err(|error| failed(error.to_string()))?;
+    let request = request.map_err(|error| failed(error.to_string()))?;
     let asked = tokio::time::timeout(DEADLINE, client.request(request));
     let answer = asked.await.map_err(|_| failed(format!("no answer within {} s", DEADLINE.as_secs())))?;
     answer.map_err(|error| failed(runtime::errors::chain(&error)))

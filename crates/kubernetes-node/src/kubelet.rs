@@ -107,8 +107,12 @@ impl KubernetesNode {
         };
         let this = self.clone();
         let describe: Describe = Arc::new(move |_| {
-            let described = this.prepare_kubelet();
-            Box::pin(async move { described.map_err(|error| error.to_string()) })
+            let this = this.clone();
+            Box::pin(async move {
+                let described = this.prepare_kubelet().map_err(|error| error.to_string())?;
+                this.wait_for_cluster().await;
+                Ok(described)
+            })
         });
         let container = Boxed::new(ID, self.engine.clone(), image, self.fetch.clone(), describe);
         let mut definition = Definition::container(ID, GROUP, container);

@@ -8,7 +8,8 @@
 //! | [`files`] | writes files for the users that read them |
 //! | [`etcd`] | the service, its health, the bootstrap of a cluster, joining and leaving it |
 //! | [`kubelet`] | the service, and when it starts again |
-//! | `kubelet_credentials` | what the kubelet keeps when authorities change |
+//! | `kubelet_credentials` | its first certificate on a control plane node, and what it keeps when authorities change |
+//! | `kubelet_joining` | when the kubelet of a worker starts for the first time |
 //! | [`health`] | whether the cluster is well, as its API server tells |
 //! | `node_labels`, `node_taints` | labels, annotations and taints of the node's object in the cluster |
 //! | `node_object` | the node's object: read, changed, and removed when the node goes for good |
@@ -47,6 +48,7 @@ pub mod files;
 pub mod health;
 pub mod kubelet;
 mod kubelet_credentials;
+mod kubelet_joining;
 pub mod manifests;
 mod node_labels;
 mod node_object;
