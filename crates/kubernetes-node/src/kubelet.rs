@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 
 use crate::published::replace;
-use crate::{Error, KubernetesNode, facts, files, kubelet_credentials};
+use crate::{Error, KubernetesNode, etcd, facts, files, kubelet_credentials};
 
 /// The service's id.
 pub const ID: &str = "kubelet";
@@ -92,9 +92,11 @@ impl Plan {
     }
 }
 
-/// Whether a kubelet of the node with this root is in a cluster.
+/// Whether a kubelet of the node with this root is in a cluster: it has a certificate. One that the node signed itself says nothing
+/// before the node is a member of etcd.
 pub fn has_joined(root: &Path) -> bool {
-    kubelet_credentials::have_been_used(root)
+    kubelet_credentials::are_there(root)
+        && (!kubelet_credentials::are_of_this_node(root) || etcd::is_member(root))
 }
 
 impl KubernetesNode {

@@ -19,7 +19,7 @@ use runtime::beneath;
 use rustls::pki_types::UnixTime;
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
-use crate::{Error, certificates as made, etcd, files};
+use crate::{Error, certificates as made, files};
 
 /// The certificate with which the kubelet is a client, below its PKI's directory.
 pub(crate) const CERTIFICATE: &str = "kubelet-client-current.pem";
@@ -40,13 +40,9 @@ pub(crate) fn are_there(root: &Path) -> bool {
     at(root, CERTIFICATE).exists()
 }
 
-/// Whether the kubelet of the node with this root is in a cluster. One that its own node has signed for says nothing before the
-/// node is a member of etcd.
-pub(crate) fn have_been_used(root: &Path) -> bool {
-    match std::fs::read_link(at(root, CERTIFICATE)) {
-        Ok(target) if target == Path::new(ISSUED) => are_there(root) && etcd::is_member(root),
-        _ => are_there(root),
-    }
+/// Whether the node with this root signed the certificate itself. A kubelet may have that before there is a cluster.
+pub(crate) fn are_of_this_node(root: &Path) -> bool {
+    std::fs::read_link(at(root, CERTIFICATE)).is_ok_and(|target| target == Path::new(ISSUED))
 }
 
 fn at(root: &Path, name: &str) -> std::path::PathBuf {
@@ -149,7 +145,7 @@ mod tests {
     use kubernetes::kubeconfig;
 
     use super::*;
-    use crate::samples;
+    use crate::{kubelet, samples};
 
     const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -201,9 +197,9 @@ mod tests {
         assert!(!is_of_another(&first, &config.cluster.ca.crt.0) && first.contains("PRIVATE KEY"));
         assert!(!issue(&config), "what is there stays");
         // It is not in a cluster before the node is.
-        assert!(!have_been_used(path));
+        assert!(!kubelet::has_joined(path));
         std::fs::create_dir_all(path.join("var/lib/etcd/member")).unwrap();
-        assert!(have_been_used(path));
+        assert!(kubelet::has_joined(path));
         // Another authority signs.
         config.cluster.ca = pair(&authority());
         assert!(forget(path, &Cluster::new(&config).unwrap()).unwrap().is_some());
@@ -214,7 +210,7 @@ mod tests {
         std::fs::remove_file(&certificate).unwrap();
         std::fs::write(at(path, "kubelet-client-2026.pem"), "it").unwrap();
         std::os::unix::fs::symlink("kubelet-client-2026.pem", &certificate).unwrap();
-        assert!(have_been_used(path) && !issue(&config));
+        assert!(kubelet::has_joined(path) && !issue(&config));
     }
 
     #[test]
