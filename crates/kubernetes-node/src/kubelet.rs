@@ -112,8 +112,10 @@ impl KubernetesNode {
             let this = this.clone();
             Box::pin(async move {
                 let described = this.prepare_kubelet().map_err(|error| error.to_string())?;
-                this.wait_for_cluster().await;
-                Ok(described)
+                match this.wait_for_cluster().await {
+                    true => Ok(described),
+                    false => Err("the config changed; starting with the new one".to_owned()),
+                }
             })
         });
         let container = Boxed::new(ID, self.engine.clone(), image, self.fetch.clone(), describe);

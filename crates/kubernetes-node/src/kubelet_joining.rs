@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kubernetes::{Cluster, paths};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use crate::{Error, KubernetesNode, api_server, kubelet_credentials};
 
@@ -24,13 +24,15 @@ const PERIOD: Duration = Duration::from_millis(250);
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 impl KubernetesNode {
-    /// Waits until the cluster takes requests of a kubelet with the token, or for as long as is sensible. A kubelet that has a
-    /// certificate, and one that is to join no cluster, need not wait. The bootstrap kubeconfig is there.
-    pub(crate) async fn wait_for_cluster(&self) {
+    /// Waits until the cluster takes requests of a kubelet with the token, or until [`DEADLINE`]. A kubelet that has a certificate,
+    /// and one that is to join no cluster, need not wait. The bootstrap kubeconfig is there. Answers whether the config is still
+    /// the one that the kubelet was prepared with.
+    pub(crate) async fn wait_for_cluster(&self) -> bool {
+        let mut config = self.runtime.config.subscribe();
         let begin = Instant::now();
         let mut is_told = false;
         while self.needs_token() && begin.elapsed() < DEADLINE {
-            let Err(reason) = self.may_ask().await else { return };
+            let Err(reason) = self.may_ask().await else { return true };
             if !is_told {
                 let seconds = DEADLINE.as_secs();
                 self.runtime.journal.say(&format!(
@@ -38,8 +40,11 @@ impl KubernetesNode {
                 ));
                 is_told = true;
             }
-            sleep(PERIOD).await;
+            if let Ok(changed) = timeout(PERIOD, config.changed()).await {
+                return changed.is_err();
+            }
         }
+        true
     }
 
     fn needs_token(&self) -> bool {
@@ -129,7 +134,12 @@ mod tests {
         let fetch: containers::service::Fetch = Arc::new(|_, _| Box::pin(async { Ok(()) }));
         let forever = || -> Work { Box::pin(std::future::pending()) };
         runtime.services.define(runtime::services::Definition::internal("kubelet", forever));
-        let node = KubernetesNode::new(runtime, containers::Client::new(root.path(), "system"), fetch, false);
+        let node = KubernetesNode::new(
+            runtime.clone(),
+            containers::Client::new(root.path(), "system"),
+            fetch,
+            false,
+        );
         std::fs::create_dir_all(root.path().join("etc/kubernetes")).unwrap();
         let text = format!(
             "apiVersion: v1\nkind: Config\nclusters: [{{name: a, cluster: {{server: 'http://{address}'}}}}]\nusers: [{{name: \
@@ -138,14 +148,21 @@ mod tests {
         );
         std::fs::write(root.path().join(paths::BOOTSTRAP_KUBECONFIG.trim_start_matches('/')), text).unwrap();
         let server = tokio::spawn(api_server(listener));
-        node.wait_for_cluster().await;
+        assert!(node.wait_for_cluster().await);
         assert_eq!(server.await.unwrap(), 2);
-        // One that has a certificate asks no one: nothing listens any more.
+        // Nothing listens any more, and another config may have another token or endpoint.
+        let (mended, waited) = (runtime.clone(), node.wait_for_cluster());
+        let mend = async {
+            tokio::task::yield_now().await;
+            mended.config.send_modify(|_| ());
+        };
+        assert!(!tokio::join!(waited, mend).0);
+        // One that has a certificate asks no one.
         let pki = root.path().join(paths::KUBELET_PKI.trim_start_matches('/'));
         std::fs::create_dir_all(&pki).unwrap();
         std::fs::write(pki.join(kubelet_credentials::CERTIFICATE), "").unwrap();
         let begin = std::time::Instant::now();
-        node.wait_for_cluster().await;
+        assert!(node.wait_for_cluster().await);
         assert!(begin.elapsed() < DEADLINE);
     }
 }
