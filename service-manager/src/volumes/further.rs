@@ -19,7 +19,7 @@ use runtime::errors::chain;
 use tokio::sync::watch;
 
 use super::handle::{Awaits, Volumes};
-use super::make::{Layout, Trouble, What};
+use super::make::{Layout, MakeError, What};
 use super::mount::VAR;
 use super::specs::{self, PREFIXES, VolumeSpec};
 use super::{make, mapping, mount, place, status, wanted};
@@ -134,9 +134,9 @@ fn bring(volumes: &Volumes, spec: &VolumeSpec) -> Result<(), (String, Awaits)> {
         None => place::choose(volumes, spec).map_err(|none| later(none.to_string()))?,
     };
     let what = What { disk: &disk, layout: Layout::Named(spec), encryption: spec.encryption.as_ref() };
-    let made = make::make(volumes, &what).map_err(|trouble| {
+    let made = make::make(volumes, &what).map_err(|error| {
         let asks_server = spec.encryption.as_ref().is_some_and(wanted::needs_others);
-        (chain(&trouble), awaits(&trouble, asks_server))
+        (chain(&error), awaits(&error, asks_server))
     })?;
     let device = made.device.display();
     match &spec.mount {
@@ -150,17 +150,17 @@ fn bring(volumes: &Volumes, spec: &VolumeSpec) -> Result<(), (String, Awaits)> {
 }
 
 /// What may help. Not a disk where something was begun: what that does to the disk would have it begun again.
-fn awaits(trouble: &Trouble, asks_server: bool) -> Awaits {
-    match trouble {
-        Trouble::Locked(_) if asks_server => Awaits::Server,
-        Trouble::Twin(_)
-        | Trouble::Partition(
+fn awaits(error: &MakeError, asks_server: bool) -> Awaits {
+    match error {
+        MakeError::Locked(_) if asks_server => Awaits::Server,
+        MakeError::Twin(_)
+        | MakeError::Partition(
             Error::ForeignDisk { .. }
             | Error::OtherVolume { .. }
             | Error::Contradiction { .. }
             | Error::NoRoom { .. },
         ) => Awaits::Disk,
-        Trouble::Locked(_) | Trouble::Partition(_) => Awaits::Config,
+        MakeError::Locked(_) | MakeError::Partition(_) => Awaits::Config,
     }
 }
 
@@ -243,13 +243,13 @@ mod tests {
         let name = || "u-data".to_owned();
         let full = Error::NoRoom { name: name(), needed_bytes: 2, room_bytes: 1 };
         let format = Error::Format { name: name(), reason: "it failed".to_owned() };
-        assert_eq!(awaits(&Trouble::Partition(full), true), Awaits::Disk);
+        assert_eq!(awaits(&MakeError::Partition(full), true), Awaits::Disk);
         assert_eq!(
-            awaits(&Trouble::Partition(format), true),
+            awaits(&MakeError::Partition(format), true),
             Awaits::Config,
             "or it would be begun for ever"
         );
-        let locked = || Trouble::Locked("no key matched".to_owned());
+        let locked = || MakeError::Locked("no key matched".to_owned());
         assert_eq!((awaits(&locked(), true), awaits(&locked(), false)), (Awaits::Server, Awaits::Config));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Order: made where it is missing (`installer::volumes`: the system's in one way, the user's in another); EPHEMERAL grows
 //! before its mapping is made, so that the mapping has the new length; opened, unless init or an earlier machined did that.
-//! Fails by: [`Trouble`]; what is there and cannot be opened is never written over.
+//! Fails by: [`MakeError`]; what is there and cannot be opened is never written over.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -77,7 +77,7 @@ impl Layout<'_> {
 
 /// Why a volume cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum MakeError {
     /// Its partition.
     #[error(transparent)]
     Partition(#[from] Error),
@@ -90,17 +90,21 @@ pub(super) enum Trouble {
 }
 
 /// Makes a volume where it is missing, and opens it. Blocks.
-pub(super) fn make(volumes: &Volumes, what: &What<'_>) -> Result<Made, Trouble> {
+pub(super) fn make(volumes: &Volumes, what: &What<'_>) -> Result<Made, MakeError> {
     make_with(volumes, what, &[])
 }
 
 /// The same, with what a person gave to open it.
-pub(super) fn make_with(volumes: &Volumes, what: &What<'_>, recovery: &[VolumeKey]) -> Result<Made, Trouble> {
+pub(super) fn make_with(
+    volumes: &Volumes,
+    what: &What<'_>,
+    recovery: &[VolumeKey],
+) -> Result<Made, MakeError> {
     let What { disk, layout, encryption: wanted } = *what;
     let name = layout.name();
     let _one_at_a_time = volumes.changing.lock().unwrap_or_else(PoisonError::into_inner);
     system_disk::refuse_twin(&volumes.runtime, disk)
-        .map_err(|reason| Trouble::Twin(format!("{name}: {reason}")))?;
+        .map_err(|reason| MakeError::Twin(format!("{name}: {reason}")))?;
     let mut host = NodeHost::open(disk).map_err(Error::from)?;
     if let Some(record) = wanted {
         host.seal(volumes, name, record);
@@ -138,7 +142,7 @@ pub(super) fn make_with(volumes: &Volumes, what: &What<'_>, recovery: &[VolumeKe
             }
             None
         }
-        None => Some(host.unlock(&ready.partition, recovery).map_err(Trouble::Locked)?),
+        None => Some(host.unlock(&ready.partition, recovery).map_err(MakeError::Locked)?),
     };
     let before = by_init(volumes, name).filter(|_| done.is_none());
     match (&done, &before) {

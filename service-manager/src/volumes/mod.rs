@@ -61,7 +61,7 @@ use config::Config;
 use installer::Error;
 use installer::volumes::{EPHEMERAL, STATE, Volume};
 
-use make::{Layout, Trouble, What};
+use make::{Layout, MakeError, What};
 use runtime::errors::chain;
 
 pub(crate) use approve::approve as approve_system;
@@ -135,7 +135,7 @@ fn mount_ephemeral_now(volumes: &Volumes) -> Result<Ephemeral, String> {
     let made = match make::make(volumes, &what) {
         Ok(made) => made,
         // An image that was not made larger, as in tests: nothing is wrong with it.
-        Err(Trouble::Partition(error @ Error::NoRoom { .. })) => {
+        Err(MakeError::Partition(error @ Error::NoRoom { .. })) => {
             volumes.runtime.journal.warn(&format!("{error}; {VAR} is kept in memory until a restart"));
             return Ok(Ephemeral::Nowhere);
         }
@@ -145,7 +145,7 @@ fn mount_ephemeral_now(volumes: &Volumes) -> Result<Ephemeral, String> {
             let asks_server = wanted.as_ref().is_some_and(wanted::needs_others);
             let is_worth_it = asks_server || wanted.as_ref().is_some_and(wanted::has_recovery_key);
             return match error {
-                Trouble::Locked(_) if is_worth_it => Ok(Ephemeral::Locked { reason, asks_server }),
+                MakeError::Locked(_) if is_worth_it => Ok(Ephemeral::Locked { reason, asks_server }),
                 _ => Err(reason),
             };
         }
