@@ -18,7 +18,7 @@ use crate::init_link::InitLink;
 use crate::journal::Journal;
 use crate::listeners::Listeners;
 use crate::logs::Logs;
-use crate::services::{LogPipe, Services, Surroundings};
+use crate::services::{Dependencies, LogPipe, Services};
 use crate::store::{IN_FORCE, MACHINE_CONFIG, MachineDocument, Spec, Store};
 use crate::timeline::Timeline;
 
@@ -86,7 +86,7 @@ impl Runtime {
         let (store, events) = (Store::new(), Events::default());
         let timeline =
             Timeline::new(&boot, &places.efi_variables, store.clone(), checkpoint.clone(), journal.clone());
-        let services = Services::new(Surroundings {
+        let services = Services::new(Dependencies {
             journal: journal.clone(),
             events: events.clone(),
             store: store.clone(),

@@ -77,7 +77,7 @@ pub(super) async fn watch(services: Services, id: String, check: Check, first_no
     let mut was_healthy = false;
     loop {
         ticks.tick().await;
-        let asked = ask(&services.shared.surroundings.store, &check);
+        let asked = ask(&services.shared.dependencies.store, &check);
         let detail = match in_time(asked, was_healthy).await {
             Ok(answer) => answer.err(),
             Err(limit) => Some(format!("no answer from {check} within {} ms", limit.as_millis())),

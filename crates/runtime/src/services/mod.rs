@@ -41,7 +41,7 @@ use machine::{Event, State};
 
 /// What every supervisor needs.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct Dependencies {
     /// For `service[…]` lines.
     pub journal: Journal,
     /// For ServiceStateEvents.
@@ -114,13 +114,13 @@ impl Operation {
 
 /// An event for a service, with what there is to say about it.
 #[derive(Debug)]
-pub(crate) struct Happened {
+pub(crate) struct Input {
     pub(crate) event: Event,
     pub(crate) detail: String,
     pub(crate) process: Option<process::Running>,
 }
 
-impl Happened {
+impl Input {
     fn plain(event: Event) -> Self {
         Self { event, detail: String::new(), process: None }
     }
@@ -134,7 +134,7 @@ impl Happened {
 struct Entry {
     definition: Arc<Definition>,
     record: Record,
-    inbox: mpsc::UnboundedSender<Happened>,
+    inbox: mpsc::UnboundedSender<Input>,
 }
 
 #[derive(Debug)]
@@ -142,7 +142,7 @@ struct Shared {
     entries: Mutex<BTreeMap<String, Entry>>,
     /// Counts changes of any service, so that waiters look again.
     changed: watch::Sender<u64>,
-    surroundings: Surroundings,
+    dependencies: Dependencies,
     pipes: Mutex<BTreeMap<String, LogPipe>>,
 }
 
@@ -154,9 +154,9 @@ pub struct Services {
 
 impl Services {
     /// No services yet.
-    pub fn new(mut surroundings: Surroundings) -> Self {
-        let pipes = Mutex::new(std::mem::take(&mut surroundings.adopted_pipes));
-        let shared = Shared { entries: Mutex::default(), changed: watch::channel(0).0, surroundings, pipes };
+    pub fn new(mut dependencies: Dependencies) -> Self {
+        let pipes = Mutex::new(std::mem::take(&mut dependencies.adopted_pipes));
+        let shared = Shared { entries: Mutex::default(), changed: watch::channel(0).0, dependencies, pipes };
         Self { shared: Arc::new(shared) }
     }
 
@@ -200,38 +200,38 @@ impl Services {
         match process {
             Some(process) => {
                 let detail = format!("Process {} found running by a new machined", process.pid);
-                self.tell(&saved.id, Happened { event: Event::Adopted, detail, process: Some(process) });
+                self.tell(&saved.id, Input { event: Event::Adopted, detail, process: Some(process) });
             }
-            None => self.tell(&saved.id, Happened::plain(Event::StartAsked)),
+            None => self.tell(&saved.id, Input::plain(Event::StartAsked)),
         }
     }
 
     fn group_path(&self, id: &str) -> Option<std::path::PathBuf> {
         let share = self.entries().get(id)?.definition.share.group.clone();
-        let root = self.shared.surroundings.cgroups.as_ref()?;
+        let root = self.shared.dependencies.cgroups.as_ref()?;
         (!share.is_empty()).then(|| root.join(share))
     }
 
-    fn tell(&self, id: &str, happened: Happened) {
+    fn tell(&self, id: &str, input: Input) {
         if let Some(entry) = self.entries().get(id) {
             // The supervisor lives as long as machined.
-            let _ = entry.inbox.send(happened);
+            let _ = entry.inbox.send(input);
         }
     }
 
     /// Asks for a service to run. Unknown ids are ignored: the caller names its own services.
     pub fn start(&self, id: &str) {
-        self.tell(id, Happened::plain(Event::StartAsked));
+        self.tell(id, Input::plain(Event::StartAsked));
     }
 
     /// Asks for a service to end.
     pub fn stop(&self, id: &str) {
-        self.tell(id, Happened::plain(Event::StopAsked));
+        self.tell(id, Input::plain(Event::StopAsked));
     }
 
     /// Asks for a new process of a service that runs, at once.
     pub fn restart(&self, id: &str) {
-        self.tell(id, Happened::plain(Event::RestartAsked));
+        self.tell(id, Input::plain(Event::RestartAsked));
     }
 
     /// The same after a pause, whatever becomes of the request that asks.
@@ -245,7 +245,7 @@ impl Services {
 
     /// Marks a service as not for this machine.
     pub fn skip(&self, id: &str, reason: &str) {
-        self.tell(id, Happened::with(Event::SkipAsked, reason.to_owned()));
+        self.tell(id, Input::with(Event::SkipAsked, reason.to_owned()));
     }
 
     /// All ids, sorted.
@@ -305,7 +305,7 @@ impl Services {
         match operation {
             Operation::Start => self.start(id),
             Operation::Stop => self.stop(id),
-            Operation::Restart => self.tell(id, Happened::plain(Event::RestartAsked)),
+            Operation::Restart => self.tell(id, Input::plain(Event::RestartAsked)),
         }
         if operation != Operation::Stop {
             return Ok(());
@@ -349,7 +349,7 @@ impl Services {
     /// Notes a change of a service everywhere it shows: its record, the store, the events, the console.
     fn report(&self, id: &str, state: State, message: &str, saved: Option<(i32, u64)>) {
         self.note(id, state, message, saved);
-        self.shared.surroundings.journal.progress(&format!("service[{id}]({}): {message}", state.text()));
+        self.shared.dependencies.journal.progress(&format!("service[{id}]({}): {message}", state.text()));
     }
 
     /// The same without a line on the console.
@@ -359,7 +359,7 @@ impl Services {
             record.pid = saved.map(|(pid, _)| pid);
         });
         let Some(record) = entered else { return };
-        self.shared.surroundings.events.publish("", &record.state_event(id, message));
+        self.shared.dependencies.events.publish("", &record.state_event(id, message));
         self.save(id, &record, saved);
         self.show(id, &record);
         self.note_time(id, &record);
@@ -380,9 +380,9 @@ impl Services {
             }
         });
         if let (true, Some(record)) = (flipped, record) {
-            let around = &self.shared.surroundings;
-            around.journal.progress(&format!("service[{id}](Running): {message}"));
-            around.events.publish("", &record.state_event(id, &message));
+            let dependencies = &self.shared.dependencies;
+            dependencies.journal.progress(&format!("service[{id}](Running): {message}"));
+            dependencies.events.publish("", &record.state_event(id, &message));
             self.show(id, &record);
         }
         flipped
@@ -390,7 +390,7 @@ impl Services {
 
     /// The time from a service's preparation to its process.
     fn note_time(&self, id: &str, record: &Record) {
-        if let (State::Running, Some(timeline)) = (record.state, &self.shared.surroundings.timeline) {
+        if let (State::Running, Some(timeline)) = (record.state, &self.shared.dependencies.timeline) {
             timeline.record("service", id, "start", record.began_ns, crate::clock::boottime_ns());
         }
     }
@@ -407,7 +407,7 @@ impl Services {
 
     fn save(&self, id: &str, record: &Record, process: Option<(i32, u64)>) {
         let saved = record.saved(id, process);
-        self.shared.surroundings.checkpoint.update(|memory| {
+        self.shared.dependencies.checkpoint.update(|memory| {
             memory.services.retain(|service| service.id != id);
             memory.services.push(saved);
         });
@@ -415,7 +415,7 @@ impl Services {
 
     fn show(&self, id: &str, record: &Record) {
         let kind = &crate::store::SERVICE;
-        let store = &self.shared.surroundings.store;
+        let store = &self.shared.dependencies.store;
         let written = match record.status() {
             Some(status) => store.put(kind.writer, kind, id, crate::store::Spec::Service(status)),
             None => store.remove(kind.writer, kind, id),
@@ -425,7 +425,7 @@ impl Services {
             None => store.remove(SERVICE_PID.writer, &SERVICE_PID, id),
         };
         for error in [written.err(), process.err()].into_iter().flatten() {
-            self.shared.surroundings.journal.warn(&format!("publish service {id}: {error}"));
+            self.shared.dependencies.journal.warn(&format!("publish service {id}: {error}"));
         }
     }
 }

@@ -15,7 +15,7 @@ use super::definition::{Container, Definition, Program, Runner};
 use super::machine::{Action, Event, State, step};
 use super::process::{self, LogPipe, Running};
 use super::repeats::Repeats;
-use super::{Happened, Services, Surroundings, health};
+use super::{Dependencies, Input, Services, health};
 use crate::logs::pump::pump;
 
 /// Between the end of a process and its next start (as in Talos).
@@ -26,7 +26,7 @@ const TERM_DEADLINE: Duration = Duration::from_secs(10);
 struct Supervisor {
     services: Services,
     definition: Arc<Definition>,
-    inbox: mpsc::UnboundedSender<Happened>,
+    inbox: mpsc::UnboundedSender<Input>,
     state: State,
     repeats: Repeats,
     pipe: Option<LogPipe>,
@@ -42,8 +42,8 @@ struct Supervisor {
 pub(super) async fn supervise(
     services: Services,
     definition: Arc<Definition>,
-    inbox: mpsc::UnboundedSender<Happened>,
-    mut outbox: mpsc::UnboundedReceiver<Happened>,
+    inbox: mpsc::UnboundedSender<Input>,
+    mut outbox: mpsc::UnboundedReceiver<Input>,
     pipe: Option<LogPipe>,
 ) {
     let mut supervisor = Supervisor {
@@ -64,8 +64,8 @@ pub(super) async fn supervise(
     if let Some(pipe) = pipe {
         supervisor.use_pipe(pipe);
     }
-    while let Some(happened) = outbox.recv().await {
-        supervisor.on(happened);
+    while let Some(input) = outbox.recv().await {
+        supervisor.on(input);
     }
 }
 
@@ -74,25 +74,25 @@ impl Supervisor {
         &self.definition.id
     }
 
-    fn around(&self) -> &Surroundings {
-        &self.services.shared.surroundings
+    fn dependencies(&self) -> &Dependencies {
+        &self.services.shared.dependencies
     }
 
-    fn on(&mut self, happened: Happened) {
-        if let Some(process) = happened.process {
-            self.adopted = happened.event == Event::Adopted;
+    fn on(&mut self, input: Input) {
+        if let Some(process) = input.process {
+            self.adopted = input.event == Event::Adopted;
             self.watch_end(&process);
             self.process = Some(process);
         }
-        if matches!(happened.event, Event::Succeeded | Event::Crashed) {
+        if matches!(input.event, Event::Succeeded | Event::Crashed) {
             self.clean_up();
         }
         let before = self.state;
-        let (next, actions) = step(self.definition.restart, before, happened.event);
+        let (next, actions) = step(self.definition.restart, before, input.event);
         self.state = next;
         if before != next && next != State::Waiting {
-            let message = self.message(before, happened.event, &happened.detail);
-            let is_news = self.repeats.is_news(next, happened.event, &message);
+            let message = self.message(before, input.event, &input.detail);
+            let is_news = self.repeats.is_news(next, input.event, &message);
             self.report(&message, is_news);
         }
         for action in actions {
@@ -162,57 +162,57 @@ impl Supervisor {
         }
     }
 
-    fn send(&self, happened: Happened) {
+    fn send(&self, input: Input) {
         // The receiver is this supervisor's own loop.
-        let _ = self.inbox.send(happened);
+        let _ = self.inbox.send(input);
     }
 
     fn later(&self, after: Duration, event: Event) -> JoinHandle<()> {
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            let _ = inbox.send(Happened::plain(event));
+            let _ = inbox.send(Input::plain(event));
         })
     }
 
     fn await_conditions(&mut self) {
         let unmet = unmet(&self.services, &self.definition.depends_on);
         if unmet.is_empty() {
-            return self.send(Happened::plain(Event::ConditionsMet));
+            return self.send(Input::plain(Event::ConditionsMet));
         }
         self.services.report(self.id(), State::Waiting, &waiting_for(&unmet), None);
         let (services, definition, inbox) =
             (self.services.clone(), self.definition.clone(), self.inbox.clone());
         self.condition = Some(tokio::spawn(async move {
             watch_conditions(&services, &definition, unmet).await;
-            let _ = inbox.send(Happened::plain(Event::ConditionsMet));
+            let _ = inbox.send(Input::plain(Event::ConditionsMet));
         }));
     }
 
     fn prepare(&mut self) {
         let definition = self.definition.clone();
         if let Runner::Internal(_) = &definition.runner {
-            return self.send(Happened::plain(Event::Prepared));
+            return self.send(Input::plain(Event::Prepared));
         }
         if let Err(error) = self.make_surroundings() {
-            return self.send(Happened::with(Event::PrepareFailed, error));
+            return self.send(Input::with(Event::PrepareFailed, error));
         }
         let Runner::Container(_, container) = &definition.runner else {
-            return self.send(Happened::plain(Event::Prepared));
+            return self.send(Input::plain(Event::Prepared));
         };
         let (prepared, inbox) = (container.prepare(), self.inbox.clone());
         self.condition = Some(tokio::spawn(async move {
             let _ = inbox.send(match prepared.await {
-                Ok(()) => Happened::plain(Event::Prepared),
-                Err(error) => Happened::with(Event::PrepareFailed, error),
+                Ok(()) => Input::plain(Event::Prepared),
+                Err(error) => Input::with(Event::PrepareFailed, error),
             });
         }));
     }
 
     fn make_surroundings(&mut self) -> Result<(), String> {
-        self.group = process::make_group(self.around().cgroups.as_deref(), &self.definition.share)?;
+        self.group = process::make_group(self.dependencies().cgroups.as_deref(), &self.definition.share)?;
         if self.pipe.is_none() {
-            let init = &self.around().init;
+            let init = &self.dependencies().init;
             let pipe = match &self.definition.runner {
                 Runner::Container(..) => LogPipe::create_fifo(self.id(), &self.fifo(), init)?,
                 _ => LogPipe::create(self.id(), init)?,
@@ -224,22 +224,22 @@ impl Supervisor {
 
     /// Where a container's streams go.
     fn fifo(&self) -> PathBuf {
-        self.around().fifos.join(self.id())
+        self.dependencies().fifos.join(self.id())
     }
 
     fn use_pipe(&mut self, pipe: LogPipe) {
-        let log = self.around().logs.open(self.id());
+        let log = self.dependencies().logs.open(self.id());
         match (pipe.read.try_clone(), log) {
             (Ok(read), Ok(log)) => {
-                let (journal, id) = (self.around().journal.clone(), self.id().to_owned());
+                let (journal, id) = (self.dependencies().journal.clone(), self.id().to_owned());
                 tokio::spawn(async move {
                     if let Err(error) = pump(read, log).await {
                         journal.warn(&format!("log of {id}: {error}"));
                     }
                 });
             }
-            (Err(error), _) => self.around().journal.warn(&format!("log of {}: {error}", self.id())),
-            (_, Err(error)) => self.around().journal.warn(&format!("log of {}: {error}", self.id())),
+            (Err(error), _) => self.dependencies().journal.warn(&format!("log of {}: {error}", self.id())),
+            (_, Err(error)) => self.dependencies().journal.warn(&format!("log of {}: {error}", self.id())),
         }
         self.pipe = Some(pipe);
     }
@@ -249,9 +249,9 @@ impl Supervisor {
             Runner::Process(program) => match self.spawn_process(program) {
                 Ok(running) => {
                     let detail = format!("Process {} started with PID {}", self.runner_name(), running.pid);
-                    self.send(Happened { event: Event::Spawned, detail, process: Some(running) });
+                    self.send(Input { event: Event::Spawned, detail, process: Some(running) });
                 }
-                Err(error) => self.send(Happened::with(Event::SpawnFailed, error)),
+                Err(error) => self.send(Input::with(Event::SpawnFailed, error)),
             },
             Runner::Container(name, container) => {
                 let (container, fifo) = (container.clone(), self.fifo());
@@ -263,19 +263,19 @@ impl Supervisor {
                         Ok(running) => {
                             let detail =
                                 format!("Started task {name} (PID {}) for container {name}", running.pid);
-                            Happened { event: Event::Spawned, detail, process: Some(running) }
+                            Input { event: Event::Spawned, detail, process: Some(running) }
                         }
-                        Err(error) => Happened::with(Event::SpawnFailed, error),
+                        Err(error) => Input::with(Event::SpawnFailed, error),
                     });
                 });
             }
             Runner::Internal(work) => {
                 let (work, inbox) = (work(), self.inbox.clone());
-                self.send(Happened::with(Event::Spawned, "Service started as goroutine".to_owned()));
+                self.send(Input::with(Event::Spawned, "Service started as goroutine".to_owned()));
                 self.task = Some(tokio::spawn(async move {
                     let _ = inbox.send(match work.await {
-                        Ok(()) => Happened::plain(Event::Succeeded),
-                        Err(error) => Happened::with(Event::Crashed, error),
+                        Ok(()) => Input::plain(Event::Succeeded),
+                        Err(error) => Input::with(Event::Crashed, error),
                     });
                 }));
             }
@@ -288,18 +288,18 @@ impl Supervisor {
         let running =
             process::start(program, &self.definition.share, group, std::os::fd::AsFd::as_fd(&pipe.write))?;
         let name = process::pidfd_name(self.id());
-        if let Err(error) = self.around().init.store(&name, std::os::fd::AsFd::as_fd(&running.pidfd)) {
-            self.around().journal.warn(&format!("deposit pidfd of {}: {error}", self.id()));
+        if let Err(error) = self.dependencies().init.store(&name, std::os::fd::AsFd::as_fd(&running.pidfd)) {
+            self.dependencies().journal.warn(&format!("deposit pidfd of {}: {error}", self.id()));
         }
         Ok(running)
     }
 
     fn watch_end(&self, process: &Running) {
         let Ok(pidfd) = process.pidfd.try_clone() else {
-            return self.send(Happened::with(Event::Crashed, "its pidfd cannot be watched".to_owned()));
+            return self.send(Input::with(Event::Crashed, "its pidfd cannot be watched".to_owned()));
         };
         let (pid, start_ticks) = (process.pid, process.start_ticks);
-        let (inbox, init) = (self.inbox.clone(), self.around().init.clone());
+        let (inbox, init) = (self.inbox.clone(), self.dependencies().init.clone());
         let container = match &self.definition.runner {
             Runner::Container(_, container) => Some(container.clone()),
             _ => None,
@@ -310,8 +310,8 @@ impl Supervisor {
                 None => process::ended(pidfd, pid, start_ticks, init).await,
             };
             let _ = inbox.send(match ended {
-                Ok(()) => Happened::plain(Event::Succeeded),
-                Err(error) => Happened::with(Event::Crashed, error),
+                Ok(()) => Input::plain(Event::Succeeded),
+                Err(error) => Input::with(Event::Crashed, error),
             });
         });
     }
@@ -322,7 +322,7 @@ impl Supervisor {
         if self.process.take().is_none() {
             return;
         }
-        let _ = self.around().init.forget(&process::pidfd_name(self.id()));
+        let _ = self.dependencies().init.forget(&process::pidfd_name(self.id()));
         let ends_group = match &self.definition.runner {
             Runner::Process(program) => program.ends_group,
             Runner::Container(..) => true,
@@ -334,7 +334,7 @@ impl Supervisor {
     }
 
     fn group_path(&self) -> Option<PathBuf> {
-        let root = self.around().cgroups.as_ref()?;
+        let root = self.dependencies().cgroups.as_ref()?;
         (!self.definition.share.group.is_empty()).then(|| root.join(&self.definition.share.group))
     }
 
@@ -347,11 +347,11 @@ impl Supervisor {
     fn terminate(&mut self) {
         if let Some(process) = &self.process {
             if let Err(error) = process.signal(Signal::TERM) {
-                self.around().journal.warn(&error);
+                self.dependencies().journal.warn(&error);
             }
         } else if let Some(task) = self.task.take() {
             task.abort();
-            self.send(Happened::plain(Event::Succeeded));
+            self.send(Input::plain(Event::Succeeded));
         }
         abort(&mut self.clock);
         self.clock = Some(self.later(TERM_DEADLINE, Event::TermExpired));
@@ -359,7 +359,7 @@ impl Supervisor {
 
     fn kill(&mut self) {
         let text = format!("service {}: no end within {} s of SIGTERM", self.id(), TERM_DEADLINE.as_secs());
-        self.around().journal.warn(&text);
+        self.dependencies().journal.warn(&text);
         if let Some(group) = self.group_path() {
             process::kill_group(&group);
         }

@@ -20,7 +20,7 @@ fn fixture() -> Fixture {
     let logs = Logs::new(log_dir.clone());
     let init = InitLink::detached();
     let store = Store::new();
-    let services = Services::new(Surroundings {
+    let services = Services::new(Dependencies {
         journal: Journal::new(None, &logs),
         events: Events::default(),
         store: store.clone(),
@@ -139,7 +139,7 @@ async fn a_live_process_is_adopted_with_its_history() {
     f.services.define(shell("kept", "exec sleep 60"));
     f.services.start("kept");
     reach(&f.services, "kept", State::Running).await;
-    let saved = f.services.shared.surroundings.checkpoint.memory().services.pop().unwrap();
+    let saved = f.services.shared.dependencies.checkpoint.memory().services.pop().unwrap();
     assert!(saved.wanted && saved.pid.is_some());
 
     let next = fixture();
