@@ -169,7 +169,7 @@ enum Kind {
 }
 
 /// The text with what is wrong in it.
-struct Judged<'t> {
+struct Checker<'t> {
     text: &'t str,
     directory: &'t Path,
     faults: Vec<(usize, String)>,
@@ -177,7 +177,7 @@ struct Judged<'t> {
     is_missing: bool,
 }
 
-impl Judged<'_> {
+impl Checker<'_> {
     /// The path from here, with a fault if it does not lead to what it should.
     fn path(&mut self, named: Named, kind: Kind) -> PathBuf {
         let at = named.span().start;
@@ -266,31 +266,31 @@ impl Profile {
             bad(format!("{}: {}", place(&text, at), error.message()))
         })?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        let mut judged = Judged { text: &text, directory, faults: Vec::new(), is_missing: false };
-        let profile = Self::of(parsed, &mut judged);
-        if judged.faults.is_empty() { Ok(profile) } else { Err(bad(judged.report())) }
+        let mut checker = Checker { text: &text, directory, faults: Vec::new(), is_missing: false };
+        let profile = Self::of(parsed, &mut checker);
+        if checker.faults.is_empty() { Ok(profile) } else { Err(bad(checker.report())) }
     }
 
-    fn of(text: Text, judged: &mut Judged<'_>) -> Self {
+    fn of(text: Text, checker: &mut Checker<'_>) -> Self {
         let remove = match text.remove {
             Removed::List(list) => list,
             Removed::Words(words) => words.split_whitespace().map(str::to_owned).collect(),
         };
         Self {
-            platform: text.platform.and_then(|name| judged.platform(&name)),
-            additions: text.add.into_iter().filter_map(|added| judged.addition(added)).collect(),
+            platform: text.platform.and_then(|name| checker.platform(&name)),
+            additions: text.add.into_iter().filter_map(|added| checker.addition(added)).collect(),
             remove,
             kernel_arguments: text.kernel_arguments,
-            certificates: judged.paths(text.certificates, Kind::File),
-            firmware: judged.paths(text.firmware, Kind::Directory),
-            config: text.config.map(|path| judged.path(path, Kind::File)),
-            config_key: text.config_key.map(|path| judged.path(path, Kind::File)),
+            certificates: checker.paths(text.certificates, Kind::File),
+            firmware: checker.paths(text.firmware, Kind::Directory),
+            config: text.config.map(|path| checker.path(path, Kind::File)),
+            config_key: text.config_key.map(|path| checker.path(path, Kind::File)),
             kernel: text.kernel.map(|kernel| Given {
-                path: judged.path(kernel.path, Kind::File),
-                modules: kernel.modules.map(|path| judged.path(path, Kind::Directory)),
-                config: kernel.config.map(|path| judged.path(path, Kind::File)),
+                path: checker.path(kernel.path, Kind::File),
+                modules: kernel.modules.map(|path| checker.path(path, Kind::Directory)),
+                config: kernel.config.map(|path| checker.path(path, Kind::File)),
             }),
-            extensions: judged.paths(text.extensions, Kind::Either),
+            extensions: checker.paths(text.extensions, Kind::Either),
         }
     }
 

@@ -62,8 +62,8 @@ impl Kernel {
         let advice = format!(
             "Give its .config, to have that checked (beside it as config-{release}, --kernel-config, or in a profile [kernel] config)"
         );
-        let judged = Judged { release, has_modules, advice: &advice };
-        judged.against(self.config.as_deref(), architecture)
+        let check = KernelCheck { release, has_modules, advice: &advice };
+        check.against(self.config.as_deref(), architecture)
     }
 }
 
@@ -76,19 +76,19 @@ pub(crate) fn check_copied(
 ) -> Result<Option<String>, Error> {
     let release = ondisk::kernel::release(image).unwrap_or_default();
     let advice = format!("COPY its .config to /boot/config-{release} of the stage, to have that checked");
-    let judged = Judged { release, has_modules, advice: &advice };
-    judged.against(config::among(beside, image).as_deref(), architecture)
+    let check = KernelCheck { release, has_modules, advice: &advice };
+    check.against(config::among(beside, image).as_deref(), architecture)
 }
 
 /// A kernel whose options are looked at.
-struct Judged<'a> {
+struct KernelCheck<'a> {
     release: &'a str,
     has_modules: bool,
     /// What to do where nobody knows them.
     advice: &'a str,
 }
 
-impl Judged<'_> {
+impl KernelCheck<'_> {
     fn against(&self, config: Option<&str>, architecture: Architecture) -> Result<Option<String>, Error> {
         let Self { release, has_modules, advice } = self;
         let Some(config) = config else {

@@ -1,6 +1,6 @@
 //! One change of the machine config, from request to answer.
 //!
-//! Order: judge the text, decide (`plan`), and then, under the lock: META's record of STATE's encryption, STATE, the
+//! Order: validate the text, decide (`plan`), and then, under the lock: META's record of STATE's encryption, STATE, the
 //! answer's content next with what clients read, the effect last. A restart begins only when its sequence can have the sequencer.
 //! Fails by: [`Failure`], with nothing changed unless it says so.
 
@@ -24,7 +24,7 @@ use super::pending;
 use super::plan::{self, Plan, Refusal, Situation};
 use super::refused::{self, Place};
 use super::waiting::{Kind, Pending};
-use super::{Wrong, judge, kept, publish, text_in_force, way_back};
+use super::{Wrong, check, kept, publish, text_in_force, way_back};
 use crate::container::{self, NOT_SUPPORTED};
 use crate::install;
 use crate::order::Order;
@@ -133,8 +133,8 @@ async fn attempt(
             why,
         )));
     }
-    let super::Judged { mut warnings, config, documents, out_of_reach } =
-        judge(&configuration.runtime, &text)?;
+    let super::CheckedConfig { mut warnings, config, documents, out_of_reach } =
+        check(&configuration.runtime, &text)?;
     if let Some(fault) = out_of_reach {
         // A node that has such a config already can have everything else of it changed.
         let is_error = fault.severity == config::Severity::Error;

@@ -62,7 +62,7 @@ pub(crate) enum Wrong {
 }
 
 /// A config that may be used.
-struct Judged {
+struct CheckedConfig {
     config: config::Config,
     documents: Vec<config::Document>,
     warnings: Vec<String>,
@@ -70,14 +70,14 @@ struct Judged {
     out_of_reach: Option<config::Diagnostic>,
 }
 
-/// Reads and judges a config; with the warnings.
-fn judge(runtime: &Runtime, text: &str) -> Result<Judged, Wrong> {
+/// Reads and validates a config; with the warnings.
+fn check(runtime: &Runtime, text: &str) -> Result<CheckedConfig, Wrong> {
     let loaded = config::load(text.as_bytes()).map_err(|e| Wrong::Parse(e.brief(MAX_REFUSAL_BYTES)))?;
     let mode = config::Mode::of_platform(&runtime.parameters.platform);
     let more = loaded.validate(mode).map_err(|e| Wrong::Validate(e.brief(MAX_REFUSAL_BYTES)))?;
     let warnings = loaded.warnings.iter().chain(&more).map(bare).collect();
     let out_of_reach = loaded.lacks_authority();
-    Ok(Judged { config: loaded.config, documents: loaded.documents, warnings, out_of_reach })
+    Ok(CheckedConfig { config: loaded.config, documents: loaded.documents, warnings, out_of_reach })
 }
 
 /// What a diagnostic says without its severity: whoever prints a warning says that it is one.
@@ -95,7 +95,8 @@ pub(crate) fn put_into_force(configuration: &Configuration, text: Zeroizing<Stri
 
 /// Makes a config the one that clients read and that the next change starts from; its effect comes after.
 fn publish(configuration: &Configuration, text: Zeroizing<String>) -> Result<(), Wrong> {
-    let Judged { config: parsed, documents, warnings, out_of_reach } = judge(&configuration.runtime, &text)?;
+    let CheckedConfig { config: parsed, documents, warnings, out_of_reach } =
+        check(&configuration.runtime, &text)?;
     for warning in warnings.into_iter().chain(out_of_reach.as_ref().map(bare)) {
         configuration.runtime.journal.warn(&format!("machine config: {warning}"));
     }
@@ -128,7 +129,7 @@ fn show_kept(configuration: &Configuration) {
             return configuration.runtime.journal.warn(&format!("read the machine config on STATE: {error}"));
         }
     };
-    if let Ok(Judged { config, documents, .. }) = judge(&configuration.runtime, &text) {
+    if let Ok(CheckedConfig { config, documents, .. }) = check(&configuration.runtime, &text) {
         kept::show(configuration, MachineDocument { text, config, documents });
     }
 }
@@ -194,13 +195,13 @@ pub(crate) fn look_for_state(configuration: &Configuration) -> Look {
 
 /// What a config says, if it may be used.
 pub(crate) fn read(runtime: &Runtime, text: &str) -> Result<config::Config, Wrong> {
-    judge(runtime, text).map(|judged| judged.config)
+    check(runtime, text).map(|checked| checked.config)
 }
 
 /// The config that the node returns to if the one in force is not confirmed.
 fn way_back(configuration: &Configuration) -> Option<(config::Config, Vec<config::Document>)> {
     let pending = configuration.pending()?;
-    judge(&configuration.runtime, &pending.previous).ok().map(|judged| (judged.config, judged.documents))
+    check(&configuration.runtime, &pending.previous).ok().map(|checked| (checked.config, checked.documents))
 }
 
 /// Keeps the config that was just taken on STATE, if there is one.

@@ -3,7 +3,7 @@
 //! Owns: the order: STATE alone; else the image's own, the early parameter, what the command line names, the inline
 //! parameter, each laid over those before it as a strategic merge patch. Where the command line names nothing that is
 //! there, the boot medium's bundle has its place.
-//! Does not: judge the text, or try again (`loadConfig` does both).
+//! Does not: validate the text, or try again (`loadConfig` does both).
 //! Fails by: [`Trouble`]; [`Search::Nothing`] is no error: nobody has given this node a config yet.
 //! Source: docs/users/config-lifecycle.md.
 
