@@ -12,7 +12,7 @@ use config::cmdline::CommandLine;
 use handoff::{Action, BootReport, Start as InitStart};
 use runtime::Places;
 use runtime::checkpoint::{Keep, Memory};
-use runtime::init_link::{self, InitLink, Replay, Told};
+use runtime::init_link::{self, InitLink, InitRequest, Replay};
 use runtime::services::pidfd_name;
 use runtime::store::{INIT_STATUS, InitStatus, ROOT_LAYER, RootLayer, RuntimeSpec, Spec, VERSION, Version};
 use tokio::sync::mpsc;
@@ -142,7 +142,7 @@ fn publish(node: &Node, kind: &'static runtime::store::Definition, id: &str, spe
     }
 }
 
-fn listen(node: &Arc<Node>) -> mpsc::UnboundedReceiver<Result<Told, String>> {
+fn listen(node: &Arc<Node>) -> mpsc::UnboundedReceiver<Result<InitRequest, String>> {
     let (tell, told) = mpsc::unbounded_channel();
     let (link, journal) = (node.runtime.init.clone(), node.runtime.journal.clone());
     node.runtime.start_task("init-link", "hears init", async move {
@@ -218,10 +218,10 @@ fn resume_services(node: &Arc<Node>, memory: &Memory, replay: &mut Replay) {
 }
 
 /// Follows init's word for as long as there is any.
-async fn obey(node: Arc<Node>, mut told: mpsc::UnboundedReceiver<Result<Told, String>>) {
+async fn obey(node: Arc<Node>, mut told: mpsc::UnboundedReceiver<Result<InitRequest, String>>) {
     while let Some(news) = told.recv().await {
         match news {
-            Ok(Told::Requested(action)) => {
+            Ok(InitRequest::Requested(action)) => {
                 node.runtime.journal.say(&format!("init asks for {action:?}"));
                 let sequence = match action {
                     Action::Reboot | Action::Kexec => Order::Reboot,

@@ -55,7 +55,7 @@ pub struct Replay {
 
 /// Something that init tells while machined runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum InitRequest {
     /// A key or signal asks for the end.
     Requested(Action),
 }
@@ -118,7 +118,10 @@ impl InitLink {
     }
 
     /// Reads for as long as machined lives; what concerns others goes into the channel.
-    pub async fn listen(self, told: mpsc::UnboundedSender<Result<Told, String>>) -> Result<(), LinkError> {
+    pub async fn listen(
+        self,
+        told: mpsc::UnboundedSender<Result<InitRequest, String>>,
+    ) -> Result<(), LinkError> {
         let Some(socket) = &self.socket else { return Ok(()) };
         seqpacket::set_nonblocking(socket).map_err(LinkError::Receive)?;
         let socket = socket.try_clone().and_then(watched::readable).map_err(LinkError::Watch)?;
@@ -141,7 +144,7 @@ impl InitLink {
     }
 
     /// Takes note of a message; returns what others must know.
-    fn hear(&self, message: &ToMachined<'_>) -> Option<Result<Told, String>> {
+    fn hear(&self, message: &ToMachined<'_>) -> Option<Result<InitRequest, String>> {
         match message {
             ToMachined::Exited(exit) => {
                 self.note_exit(*exit);
@@ -150,7 +153,7 @@ impl InitLink {
             ToMachined::ExitsLost { count } => {
                 Some(Err(format!("init lost {count} exit(s): the status of those processes is unknown")))
             }
-            ToMachined::Requested(action) => Some(Ok(Told::Requested(*action))),
+            ToMachined::Requested(action) => Some(Ok(InitRequest::Requested(*action))),
             ToMachined::Refused { reason } => Some(Err(format!("init refused: {reason}"))),
             ToMachined::Start(_) | ToMachined::Stored { .. } | ToMachined::Replayed => None,
         }
@@ -291,7 +294,7 @@ mod tests {
         let (tell, mut told) = mpsc::unbounded_channel();
         let listening = tokio::spawn(link.clone().listen(tell));
         say(&init, &ToMachined::Requested(Action::PowerOff), None);
-        assert_eq!(told.recv().await, Some(Ok(Told::Requested(Action::PowerOff))));
+        assert_eq!(told.recv().await, Some(Ok(InitRequest::Requested(Action::PowerOff))));
         say(&init, &ToMachined::Refused { reason: "store is full" }, None);
         assert_eq!(told.recv().await, Some(Err("init refused: store is full".into())));
         say(&init, &ToMachined::Exited(Exit { number: 6, pid: 80, start_ticks: 1, status: 9 }), None);

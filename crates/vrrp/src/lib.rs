@@ -8,7 +8,7 @@
 //! | `router` | the states, without sockets and clocks |
 //! | `settings` | what the caller wants, and what is known |
 //! | `socket` | raw sockets of protocol 112 |
-//! | `told` | that each failure is said once |
+//! | `report` | that each failure is said once |
 //! | `caller` | how addresses get to a link, which the caller knows |
 //! | `running` | the turns of a router that runs |
 //! | `driver` | its start and its end |
@@ -39,11 +39,11 @@ mod caller;
 mod driver;
 mod interval;
 pub mod packet;
+mod report;
 pub mod router;
 mod running;
 mod settings;
 mod socket;
-mod told;
 
 pub use addresses::{Addresses, AddressesError};
 pub use caller::{Address, CALL_DEADLINE, HOLD_PERIOD};

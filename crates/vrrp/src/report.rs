@@ -18,12 +18,12 @@ pub(crate) enum Cause {
 }
 
 /// Says things through the caller's function.
-pub(crate) struct Told<S> {
+pub(crate) struct Reporter<S> {
     say: S,
     last: BTreeMap<Cause, String>,
 }
 
-impl<S: Fn(&str)> Told<S> {
+impl<S: Fn(&str)> Reporter<S> {
     pub(crate) fn new(say: S) -> Self {
         Self { say, last: BTreeMap::new() }
     }
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn a_cause_is_said_once_until_it_is_over() {
         let said = RefCell::new(Vec::new());
-        let mut told = Told::new(|text: &str| said.borrow_mut().push(text.to_owned()));
+        let mut told = Reporter::new(|text: &str| said.borrow_mut().push(text.to_owned()));
         for text in ["a", "a", "b", "b"] {
             told.tell(Cause::Link, text.to_owned());
         }

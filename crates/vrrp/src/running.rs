@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::addresses::Addresses;
 use crate::caller::{Address, HOLD_PERIOD, within_deadline};
 use crate::packet::{Advertisement, DecodeError};
+use crate::report::{Cause, Reporter};
 use crate::router::{Action, Event, Heard, OWNER, Router, State};
 use crate::settings::{Settings, Status};
 use crate::socket::{Link, Raw, SocketError};
-use crate::told::{Cause, Told};
 
 /// Between looks at the link, and before what failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub(crate) struct Running<'a, A, S> {
     router: Router,
     raw: Option<Raw>,
     address: &'a mut A,
-    told: Told<S>,
+    told: Reporter<S>,
     /// What the router's times count from.
     start: Instant,
     look_at: Instant,
@@ -86,7 +86,7 @@ impl<'a, A: Address, S: Fn(&str)> Running<'a, A, S> {
             status,
             raw: None,
             address,
-            told: Told::new(say),
+            told: Reporter::new(say),
             start: now,
             look_at: now,
             quiet_looks: 0,

@@ -285,7 +285,7 @@ fn install_now(
         installation.runtime.journal.say(&format!("install plan: {line}"));
         tell(&format!("install plan: {line}"));
     }
-    let mut told = Told::default();
+    let mut told = ProgressReport::default();
     let mut layers = |layer: &Layer| prepared.layer(&installation.runtime, layer);
     let mut progress = |progress| told.tell(installation, progress, tell);
     let applied = writing::apply(&mut disk, &plan, &spec, &mut layers, &mut progress);
@@ -320,12 +320,12 @@ fn after(runtime: &Runtime, path: &Path, plan: &Plan) {
 
 /// What was told of the progress.
 #[derive(Default)]
-struct Told {
+struct ProgressReport {
     step: &'static str,
     percent: u64,
 }
 
-impl Told {
+impl ProgressReport {
     fn tell(&mut self, installation: &Installation, progress: installer::Progress, tell: &dyn Fn(&str)) {
         if let Some(text) = self.next(progress) {
             tell(&format!("install: {text}"));

@@ -37,7 +37,7 @@ fn only_what_runs_from_elsewhere_and_names_a_disk_installs_itself() {
 
 #[test]
 fn progress_is_told_in_steps() {
-    let mut told = Told::default();
+    let mut told = ProgressReport::default();
     let mut lines = Vec::new();
     for (step, done_bytes) in [
         ("write", 0),

@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// What the client is told while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ClientInput {
     pub(super) asked: Asked,
     pub(super) carrier: bool,
     /// How often the carrier came.
@@ -53,7 +53,7 @@ struct Client {
     handle: Handle,
     kept: Arc<Kept>,
     link: Link,
-    told: Told,
+    told: ClientInput,
     states: States,
     guard: Option<Guard>,
     frames: AsyncFd<OwnedFd>,
@@ -75,7 +75,7 @@ pub(super) async fn run(
     handle: Handle,
     kept: Arc<Kept>,
     link: Link,
-    mut told: watch::Receiver<Told>,
+    mut told: watch::Receiver<ClientInput>,
 ) {
     let (frames, arp) = opened(&runtime, &link, "DHCP", open).await;
     let now = told.borrow_and_update().clone();
@@ -137,7 +137,7 @@ async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> (usize, bool) 
 }
 
 impl Client {
-    async fn serve(&mut self, mut told: watch::Receiver<Told>) {
+    async fn serve(&mut self, mut told: watch::Receiver<ClientInput>) {
         let mut arrivals = self.kept.arrivals.subscribe();
         let (mut buffer, mut arp) = (vec![0; FRAME_BYTES], vec![0; FRAME_BYTES]);
         let outputs = self.states.start(self.now(), self.kept.address(&self.hardware()));
@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    async fn hear_news(&mut self, new: Told) {
+    async fn hear_news(&mut self, new: ClientInput) {
         let old = std::mem::replace(&mut self.told, new);
         let now = self.now();
         if old.asked.settings != self.told.asked.settings {

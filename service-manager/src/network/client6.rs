@@ -42,7 +42,7 @@ const ALONE: u8 = 128;
 
 /// What the client is told while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ClientInput {
     pub(super) settings: Settings,
     pub(super) carrier: bool,
     /// How often the carrier came.
@@ -54,7 +54,7 @@ struct Client {
     handle: Handle,
     kept: Arc<Kept>,
     link: Link,
-    told: Told,
+    told: ClientInput,
     states: States,
     socket: UdpSocket,
     /// What the kernel has.
@@ -74,7 +74,7 @@ pub(super) async fn run(
     handle: Handle,
     kept: Arc<Kept>,
     link: Link,
-    mut told: watch::Receiver<Told>,
+    mut told: watch::Receiver<ClientInput>,
 ) {
     let socket = opened(&runtime, &link, "DHCPv6", open).await;
     let now = told.borrow_and_update().clone();
@@ -118,7 +118,7 @@ fn wall() -> Duration {
 }
 
 impl Client {
-    async fn serve(&mut self, mut told: watch::Receiver<Told>) {
+    async fn serve(&mut self, mut told: watch::Receiver<ClientInput>) {
         let mut arrivals = self.kept.arrivals.subscribe();
         let mut buffer = vec![0; MESSAGE_BYTES];
         let outputs = self.states.start(self.now(), self.before());
@@ -205,7 +205,7 @@ impl Client {
         held
     }
 
-    async fn hear_news(&mut self, new: Told) {
+    async fn hear_news(&mut self, new: ClientInput) {
         let old = std::mem::replace(&mut self.told, new);
         let now = self.now();
         if old.settings != self.told.settings {

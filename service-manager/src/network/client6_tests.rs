@@ -36,7 +36,7 @@ pub(super) fn shown(runtime: &Runtime) -> Option<DhcpLease> {
 }
 
 pub(super) struct Running {
-    pub(super) told: watch::Sender<Told>,
+    pub(super) told: watch::Sender<ClientInput>,
     pub(super) task: tokio::task::JoinHandle<()>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn start_as(
 ) -> Running {
     let hardware = settings.hardware.to_vec();
     let link = Link { index, name: "eth0".into(), hardware, carrier: true, ..Link::default() };
-    let (told, receiver) = watch::channel(Told { settings, carrier: true, ups: 1 });
+    let (told, receiver) = watch::channel(ClientInput { settings, carrier: true, ups: 1 });
     let task = tokio::spawn(run(runtime.clone(), handle.clone(), kept.clone(), link, receiver));
     Running { told, task }
 }

@@ -44,7 +44,7 @@ fn leased(runtime: &Runtime) -> Option<String> {
 
 pub(super) struct Running {
     pub(super) runtime: Arc<Runtime>,
-    pub(super) told: watch::Sender<Told>,
+    pub(super) told: watch::Sender<ClientInput>,
     pub(super) task: tokio::task::JoinHandle<()>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn begin_as(directory: &Path, handle: &Handle, settings: Settings) ->
     let link = Link { index, name: "eth0".into(), hardware: hardware.to_vec(), ..Link::default() };
     let asked = Asked { settings, metric: 7, takes_routes: true };
     let (told, receiver) =
-        watch::channel(Told { asked, carrier: true, ups: 1, own: vec![hardware.to_vec()] });
+        watch::channel(ClientInput { asked, carrier: true, ups: 1, own: vec![hardware.to_vec()] });
     let task = tokio::spawn(run(runtime.clone(), handle.clone(), kept, link, receiver));
     Running { runtime, told, task }
 }

@@ -21,7 +21,7 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use rustix::io::Errno;
 
 use super::exchange::{exchange, open};
-use super::route::{self, Told};
+use super::route::{self, AnyRoute};
 use super::salvage::{self, Rest};
 
 /// Characters of a reason that are said: decoders tell whole messages.
@@ -148,7 +148,7 @@ pub(super) const ADDRESSES: Form<AddressMessage> = Form {
     rest: |_| None,
 };
 
-pub(super) const ROUTES: Form<Told> =
+pub(super) const ROUTES: Form<AnyRoute> =
     Form { what: What::Route, read: |bytes| route::read(bytes).map_err(str::to_owned), rest: |_| None };
 
 pub(super) const RULES: Form<RuleMessage> = Form {
@@ -214,7 +214,7 @@ impl Tables {
 
     /// Gives the routes to `take`, some at a time: all of them together would take a lot of memory. Those of multicast routers and
     /// of MPLS are left out.
-    pub(super) fn routes(&self, mut take: impl FnMut(&[Told])) -> Result<Dumped<()>, DumpError> {
+    pub(super) fn routes(&self, mut take: impl FnMut(&[AnyRoute])) -> Result<Dumped<()>, DumpError> {
         let (mut part, mut losses) = (Vec::with_capacity(PART), Losses::default());
         let is_torn =
             self.each(RouteNetlinkMessage::GetRoute(RouteMessage::default()), &ROUTES, |message| {

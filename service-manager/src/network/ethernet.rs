@@ -19,7 +19,7 @@ use runtime::store::{
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::ethtool::{Ethtool, Subject, Told, Value};
+use super::ethtool::{Attributes, Ethtool, Subject, Value};
 use super::link::Link;
 use super::media::Media;
 
@@ -75,7 +75,7 @@ const CHANNELS: [Number; 4] = [
 ];
 
 impl Number {
-    fn read(&self, told: &Told) -> Option<u32> {
+    fn read(&self, told: &Attributes) -> Option<u32> {
         let found = told.number(self.attribute)?;
         match self.form {
             Form::Number | Form::Switch => Some(found),
@@ -317,7 +317,7 @@ fn set_features(card: &mut Card<'_>, wanted: &Ethernet, before: &mut Known) -> R
 }
 
 /// Features by name: whether each can be switched, and whether it is on.
-fn features(told: &Told) -> (BTreeMap<String, bool>, BTreeMap<String, bool>) {
+fn features(told: &Attributes) -> (BTreeMap<String, bool>, BTreeMap<String, bool>) {
     let (mut card, fixed, active) =
         (told.bits(FEATURES_HW), told.bits(FEATURES_NOCHANGE), told.bits(FEATURES_ACTIVE));
     for (name, can) in &mut card {
@@ -426,7 +426,7 @@ fn switched_on(bits: &BTreeMap<String, bool>) -> Vec<String> {
 }
 
 /// Numbers and maxima that a card told. Zero of both is a queue that it does not have.
-fn told_numbers(told: &Told, table: &[Number]) -> BTreeMap<String, serde_json::Value> {
+fn told_numbers(told: &Attributes, table: &[Number]) -> BTreeMap<String, serde_json::Value> {
     let mut found = BTreeMap::new();
     for number in table {
         let most = number.most.and_then(|most| told.number(most)).filter(|most| *most != 0);

@@ -127,9 +127,9 @@ impl Subject {
 
 /// What the kernel told about a subject: its attributes by number.
 #[derive(Debug, Default)]
-pub(super) struct Told(Vec<DefaultNla>);
+pub(super) struct Attributes(Vec<DefaultNla>);
 
-impl Told {
+impl Attributes {
     /// As the kernel would tell these values.
     #[cfg(test)]
     pub(super) fn of(values: &[Value]) -> Self {
@@ -210,11 +210,11 @@ impl Ethtool {
     }
 
     /// What a link tells about a subject.
-    pub(super) fn get(&mut self, link: &str, subject: Subject) -> Result<Told, GenericError> {
+    pub(super) fn get(&mut self, link: &str, subject: Subject) -> Result<Attributes, GenericError> {
         let header = nest(HEADER, &[text(HEADER_NAME, link)]);
         let ask = Message { command: subject.get(), attributes: vec![header] };
         let answers = self.0.request(ask, NLM_F_ACK)?;
-        Ok(Told(answers.into_iter().next().map(|answer| answer.attributes).unwrap_or_default()))
+        Ok(Attributes(answers.into_iter().next().map(|answer| answer.attributes).unwrap_or_default()))
     }
 
     /// Sets several values of a subject at once.
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn sets_of_bits_are_read_as_they_are_written() {
-        let told = |value: Value| Told::of(&[value]);
+        let told = |value: Value| Attributes::of(&[value]);
         let bits = BTreeMap::from([("tx-gso".to_owned(), true), ("rx-gro".to_owned(), false)]);
         assert_eq!(told(Value::Bits(3, bits.clone())).bits(3), bits);
         assert!(told(Value::Bits(3, bits)).bits(2).is_empty());
@@ -240,8 +240,8 @@ mod tests {
         assert_eq!(all.bits(2), BTreeMap::from([("magic".to_owned(), true)]));
         assert_eq!(told(Value::Number(6, 512)).number(6), Some(512));
         assert_eq!(told(Value::Byte(11, 2)).number(11), Some(2));
-        assert_eq!(Told(vec![DefaultNla::new(6, vec![1, 2])]).number(6), None);
+        assert_eq!(Attributes(vec![DefaultNla::new(6, vec![1, 2])]).number(6), None);
         // A set that is cut off tells nothing.
-        assert!(Told(vec![DefaultNla::new(3, vec![255, 255, 3, 0])]).bits(3).is_empty());
+        assert!(Attributes(vec![DefaultNla::new(3, vec![255, 255, 3, 0])]).bits(3).is_empty());
     }
 }

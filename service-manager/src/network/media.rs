@@ -2,7 +2,7 @@
 //!
 //! Source: include/uapi/linux/ethtool_netlink.h and ethtool.h of Linux.
 
-use super::ethtool::{Ethtool, Subject, Told};
+use super::ethtool::{Attributes, Ethtool, Subject};
 
 /// `ETHTOOL_A_LINKINFO_PORT`
 const PORT: u16 = 2;
@@ -32,7 +32,7 @@ impl Media {
         Self::of(&get(Subject::LinkModes), &get(Subject::LinkInfo))
     }
 
-    pub(super) fn of(modes: &Told, info: &Told) -> Self {
+    pub(super) fn of(modes: &Attributes, info: &Attributes) -> Self {
         let none = Self::default();
         let port = match info.number(PORT) {
             Some(0) => "TwistedPair",
@@ -62,8 +62,9 @@ mod tests {
 
     #[test]
     fn what_a_card_tells_is_a_word_and_what_it_does_not_tell_is_none() {
-        let modes = |speed, duplex| Told::of(&[Value::Number(SPEED, speed), Value::Byte(DUPLEX, duplex)]);
-        let info = |port| Told::of(&[Value::Byte(PORT, port)]);
+        let modes =
+            |speed, duplex| Attributes::of(&[Value::Number(SPEED, speed), Value::Byte(DUPLEX, duplex)]);
+        let info = |port| Attributes::of(&[Value::Byte(PORT, port)]);
         for (speed, duplex, port, expected) in [
             (1000, 1, 0, (Some(1000), "Full", "TwistedPair")),
             (10, 0, 2, (Some(10), "Half", "MII")),
@@ -75,6 +76,6 @@ mod tests {
             let media = Media::of(&modes(speed, duplex), &info(port));
             assert_eq!((media.speed_mbit, media.duplex, media.port), expected);
         }
-        assert_eq!(Media::of(&Told::default(), &Told::default()), Media::default());
+        assert_eq!(Media::of(&Attributes::default(), &Attributes::default()), Media::default());
     }
 }

@@ -63,7 +63,7 @@ mod wireguard_status;
 mod words;
 
 use apply::Asked;
-use client::Told;
+use client::ClientInput;
 use kept::Kept;
 use link::Link;
 use news::News;
@@ -178,9 +178,9 @@ fn hear(news: &mut News, status: &mut Status) -> io::Result<()> {
 /// What runs on the links.
 struct Managed {
     /// Clients of DHCPv4 by link index.
-    clients: BTreeMap<u32, Client<Told>>,
+    clients: BTreeMap<u32, Client<ClientInput>>,
     /// The same of DHCPv6.
-    clients6: BTreeMap<u32, Client<client6::Told>>,
+    clients6: BTreeMap<u32, Client<client6::ClientInput>>,
     kept: Arc<Kept>,
     kept6: Arc<Kept>,
     applied: statics::Applied,
@@ -282,7 +282,7 @@ impl Managed {
             }
             return;
         };
-        let told = Told { asked, carrier: link.carrier, ups: link.carrier_ups, own: own.to_vec() };
+        let told = ClientInput { asked, carrier: link.carrier, ups: link.carrier_ups, own: own.to_vec() };
         if let Some(client) = self.clients.get(&link.index) {
             tell(&client.told, &told);
         } else if link.carrier {
@@ -317,7 +317,7 @@ impl Managed {
             hostname: own_name(runtime).filter(|_| dhcp.tells_hostname),
             ..dhcp6::Settings::default()
         };
-        let told = client6::Told { settings, carrier: link.carrier, ups: link.carrier_ups };
+        let told = client6::ClientInput { settings, carrier: link.carrier, ups: link.carrier_ups };
         if let Some(client) = self.clients6.get(&link.index) {
             tell(&client.told, &told);
         } else if link.carrier {

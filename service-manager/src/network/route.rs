@@ -171,7 +171,7 @@ pub(super) fn id(status: &RouteStatus) -> String {
 
 /// A route of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum AnyRoute {
     V4(Route<Ipv4Addr>),
     /// `is_multipath`: the kernel tells several routes of one place as one.
     V6 {
@@ -181,7 +181,7 @@ pub(super) enum Told {
 }
 
 /// Reads a message of a route. None: it is of a family or a cache that is not shown.
-pub(super) fn read(message: &[u8]) -> Result<Option<Told>, &'static str> {
+pub(super) fn read(message: &[u8]) -> Result<Option<AnyRoute>, &'static str> {
     let (head, attributes) = message.split_at_checked(HEAD_BYTES).ok_or("its header is cut off")?;
     let Some(&[family, prefix, _, tos, table, protocol, scope, kind, a, b, c, d]) =
         head.get(FAMILY_AT..).and_then(|head| head.first_chunk())
@@ -193,10 +193,10 @@ pub(super) fn read(message: &[u8]) -> Result<Option<Told>, &'static str> {
     }
     let head = Head { prefix, tos, table, protocol, scope, kind };
     match family {
-        AF_INET => Ok(Some(Told::V4(head.with(attributes)?.0))),
+        AF_INET => Ok(Some(AnyRoute::V4(head.with(attributes)?.0))),
         AF_INET6 => {
             let (route, is_multipath) = head.with(attributes)?;
-            Ok(Some(Told::V6 { route, is_multipath }))
+            Ok(Some(AnyRoute::V6 { route, is_multipath }))
         }
         _ => Ok(None),
     }
@@ -272,7 +272,7 @@ mod tests {
 
     fn v4(message: RouteMessage) -> Route<Ipv4Addr> {
         match read(&bytes(message)) {
-            Ok(Some(Told::V4(route))) => route,
+            Ok(Some(AnyRoute::V4(route))) => route,
             other => panic!("{other:?}"),
         }
     }
@@ -300,7 +300,7 @@ mod tests {
                 .output_interface(2)
                 .build(),
         )) {
-            Ok(Some(Told::V6 { route, is_multipath: false })) => route,
+            Ok(Some(AnyRoute::V6 { route, is_multipath: false })) => route,
             other => panic!("{other:?}"),
         };
         let default = default.status("eth0");

@@ -16,7 +16,7 @@ use runtime::store::{
     ChangeKind, ROUTE_STATUS, Resource, RouteStatus, Source, Spec, Store, StoreError, Tell,
 };
 
-use super::route::{Address, Route, Told, id};
+use super::route::{Address, AnyRoute, Route, id};
 
 /// What is known after a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,15 +112,15 @@ impl Routes {
     }
 
     /// The kernel told of one change.
-    pub(super) fn hear(&self, store: &Store, told: Told, deed: Deed) -> Result<Verdict, StoreError> {
+    pub(super) fn hear(&self, store: &Store, told: AnyRoute, deed: Deed) -> Result<Verdict, StoreError> {
         self.change(store, |tables, tell| {
             let Tables { v4, v6, names, list, has_new_default } = tables;
             match told {
-                Told::V4(route) => {
+                AnyRoute::V4(route) => {
                     *has_new_default |= route.is_default();
                     turn(v4, names, *list, tell).hear(route, deed, false)
                 }
-                Told::V6 { route, is_multipath } => {
+                AnyRoute::V6 { route, is_multipath } => {
                     *has_new_default |= route.is_default();
                     turn(v6, names, *list, tell).hear(route, deed, is_multipath)
                 }
@@ -136,12 +136,12 @@ impl Routes {
     }
 
     /// A part of a list.
-    pub(super) fn take(&self, store: &Store, part: &[Told]) -> Result<(), StoreError> {
+    pub(super) fn take(&self, store: &Store, part: &[AnyRoute]) -> Result<(), StoreError> {
         self.change(store, |Tables { v4, v6, names, list, .. }, tell| {
             for told in part {
                 match *told {
-                    Told::V4(route) => turn(v4, names, *list, tell).take(route),
-                    Told::V6 { route, .. } => turn(v6, names, *list, tell).take(route),
+                    AnyRoute::V4(route) => turn(v4, names, *list, tell).take(route),
+                    AnyRoute::V6 { route, .. } => turn(v6, names, *list, tell).take(route),
                 }
             }
         })

@@ -40,12 +40,12 @@ impl Fixture {
     }
 
     fn hear(&self, route: Route<Ipv4Addr>, deed: Deed) -> Verdict {
-        self.routes.hear(&self.store, Told::V4(route), deed).unwrap()
+        self.routes.hear(&self.store, AnyRoute::V4(route), deed).unwrap()
     }
 
     fn list(&self, all: &[Route<Ipv4Addr>]) {
         self.routes.begin_list();
-        let told: Vec<Told> = all.iter().copied().map(Told::V4).collect();
+        let told: Vec<AnyRoute> = all.iter().copied().map(AnyRoute::V4).collect();
         self.routes.take(&self.store, &told).unwrap();
         self.routes.end_list(&self.store).unwrap();
     }
@@ -168,8 +168,9 @@ fn several_next_hops_in_a_place_that_is_taken_are_doubtful() {
         rest: 0,
     };
     let several = Route { link: 0, gateway: Ipv6Addr::UNSPECIFIED, rest: 5, ..route };
-    let hear =
-        |route, is_multipath, deed| f.routes.hear(&f.store, Told::V6 { route, is_multipath }, deed).unwrap();
+    let hear = |route, is_multipath, deed| {
+        f.routes.hear(&f.store, AnyRoute::V6 { route, is_multipath }, deed).unwrap()
+    };
     assert_eq!(hear(several, true, Deed::Added), Verdict::Known);
     assert_eq!(hear(route, false, Deed::Removed), Verdict::Doubtful, "one of several");
     assert_eq!(hear(several, true, Deed::Removed), Verdict::Known);
@@ -218,7 +219,7 @@ fn a_list_adds_and_removes_what_differs_and_no_more() {
     f.routes.begin_list();
     assert_eq!(f.ids(), [id(2), id(3)]);
     assert_eq!(f.hear(a, Deed::Added), Verdict::Known);
-    f.routes.take(&f.store, &[Told::V4(c)]).unwrap();
+    f.routes.take(&f.store, &[AnyRoute::V4(c)]).unwrap();
     f.routes.end_list(&f.store).unwrap();
     assert_eq!(f.ids(), [id(1), id(3)], "what was told while it was listed stays");
 }

@@ -11,7 +11,7 @@ pub(crate) use namespaces::{Neighbour, done, ip, is_inside};
 use runtime::store::Store;
 
 use super::Disk;
-use super::route::{Route, Told};
+use super::route::{AnyRoute, Route};
 use super::routes::{Deed, Routes, Verdict};
 
 /// dnsmasq, which lives as long as this.
@@ -82,7 +82,7 @@ pub(crate) fn lead(store: &Store, networks: &[(&str, &str)]) {
         let IpAddr::V4(destination) = destination else { panic!("{network} is none of IPv4") };
         routes.name(store, index, link).unwrap();
         let route = Route { link: index, ..Route::first_to(destination, prefix) };
-        assert_eq!(routes.hear(store, Told::V4(route), Deed::Added).unwrap(), Verdict::Known);
+        assert_eq!(routes.hear(store, AnyRoute::V4(route), Deed::Added).unwrap(), Verdict::Known);
     }
 }
 

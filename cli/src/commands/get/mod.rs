@@ -193,7 +193,7 @@ pub(crate) fn yaml(node: &str, resource: &Resource) -> Result<String> {
 }
 
 /// What one node told its watcher.
-enum Told {
+enum WatchEvent {
     /// A resource changed.
     Change(Change, Box<Resource>),
     /// All that existed at the start was told.
@@ -213,29 +213,29 @@ async fn watch(session: Arc<Session>, nodes: Vec<Option<String>>, query: Arc<Que
     let mut failed = Vec::new();
     while let Some((node, told)) = receiver.recv().await {
         match told {
-            Told::Failed(reason) => failed.push(format!("{node}: {reason}")),
-            Told::Bootstrapped if !matches!(query.form, Form::Table) => {}
-            Told::Bootstrapped => output::print(rows.flush())?,
-            Told::Change(change, resource) if matches!(query.form, Form::Table) => {
+            WatchEvent::Failed(reason) => failed.push(format!("{node}: {reason}")),
+            WatchEvent::Bootstrapped if !matches!(query.form, Form::Table) => {}
+            WatchEvent::Bootstrapped => output::print(rows.flush())?,
+            WatchEvent::Change(change, resource) if matches!(query.form, Form::Table) => {
                 rows.add(&node, Some(change), &resource)?;
                 // Live rows are printed at once; those before the bootstrap wait for their column widths.
                 if rows.is_live() || query.id.is_some() {
                     output::print(rows.flush())?;
                 }
             }
-            Told::Change(change, resource) => query.form.print(&node, Some(change), &resource)?,
+            WatchEvent::Change(change, resource) => query.form.print(&node, Some(change), &resource)?,
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(anyhow!("{}", failed.join("\n"))) }
 }
 
-type Teller = mpsc::Sender<(String, Told)>;
+type Teller = mpsc::Sender<(String, WatchEvent)>;
 
 async fn watch_node(session: Arc<Session>, node: Option<String>, query: Arc<Query>, sender: Teller) {
     let name = session.name_of(node.as_deref()).to_owned();
     if let Err(error) = follow(&session, node.as_deref(), &query, &name, &sender).await {
         // Without a receiver nobody waits for the reason.
-        let _ = sender.send((name, Told::Failed(format!("{error:#}")))).await;
+        let _ = sender.send((name, WatchEvent::Failed(format!("{error:#}")))).await;
     }
 }
 
@@ -259,10 +259,16 @@ async fn follow(
     while let Some(response) = stream.message().await.map_err(|s| session.error(&s))? {
         for event in response.event {
             let told = match EventType::try_from(event.event_type).unwrap_or(EventType::Noop) {
-                EventType::Created => event.resource.map(|r| Told::Change(Change::Created, Box::new(r))),
-                EventType::Updated => event.resource.map(|r| Told::Change(Change::Updated, Box::new(r))),
-                EventType::Destroyed => event.resource.map(|r| Told::Change(Change::Destroyed, Box::new(r))),
-                EventType::Bootstrapped => Some(Told::Bootstrapped),
+                EventType::Created => {
+                    event.resource.map(|r| WatchEvent::Change(Change::Created, Box::new(r)))
+                }
+                EventType::Updated => {
+                    event.resource.map(|r| WatchEvent::Change(Change::Updated, Box::new(r)))
+                }
+                EventType::Destroyed => {
+                    event.resource.map(|r| WatchEvent::Change(Change::Destroyed, Box::new(r)))
+                }
+                EventType::Bootstrapped => Some(WatchEvent::Bootstrapped),
                 EventType::Errored => return Err(anyhow!("{}", event.error.unwrap_or_default())),
                 EventType::Noop => None,
             };
