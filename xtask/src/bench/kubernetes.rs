@@ -176,6 +176,9 @@ impl Bench<'_> {
         fs::write(&pod, POD.replace("VERSION", RELEASES[0].kubernetes)).context("write the pod")?;
         let path = pod.to_string_lossy().into_owned();
         let kubectl = |words: &[&str]| self.kubectl(kubeconfig, words);
+        let dns =
+            ["get", "deployment", "coredns", "-n", "kube-system", "-o", "jsonpath={.status.readyReplicas}"];
+        until("the cluster has a DNS", || Ok(!kubectl(&dns)?.trim().is_empty()))?;
         // The account that a pod needs comes a moment after the nodes.
         until("a pod is made", || Ok(kubectl(&["apply", "-f", &path])?.contains("pod/asks")))?;
         let phase = ["get", "pod", "asks", "-o", "jsonpath={.status.phase}"];

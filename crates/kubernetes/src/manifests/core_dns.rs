@@ -118,6 +118,10 @@ fn deployment(cluster: &Cluster<'_>) -> Value {
 fn container(cluster: &Cluster<'_>) -> Value {
     let probe =
         |path: &str, port: u16| json!({ "httpGet": { "path": path, "port": port, "scheme": "HTTP" } });
+    let mut readiness = probe("/ready", 8181);
+    // The first question comes before it knows any service. After the usual ten seconds a new cluster would be without names
+    // for longer than its nodes take to be ready.
+    readiness["periodSeconds"] = json!(2);
     json!({
         "name": NAME,
         "image": images::core_dns(cluster),
@@ -133,7 +137,7 @@ fn container(cluster: &Cluster<'_>) -> Value {
             { "name": "metrics", "containerPort": 9153, "protocol": "TCP" },
         ],
         "livenessProbe": probe("/health", 8080),
-        "readinessProbe": probe("/ready", 8181),
+        "readinessProbe": readiness,
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "capabilities": { "add": ["NET_BIND_SERVICE"], "drop": ["ALL"] },
