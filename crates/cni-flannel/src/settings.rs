@@ -30,10 +30,14 @@ const LOOK_PERIOD: Duration = Duration::from_millis(20);
 impl Settings {
     /// What the file says; where there is none yet, it is waited for.
     pub(crate) fn wait(path: &Path, patience: Duration) -> Result<Self, Error> {
+        Self::wait_with(path, patience, || thread::sleep(LOOK_PERIOD))
+    }
+
+    fn wait_with(path: &Path, patience: Duration, mut pause: impl FnMut()) -> Result<Self, Error> {
         let begin = Instant::now();
         loop {
             match Self::read(path) {
-                Err(Error::NoSettings(_)) if begin.elapsed() < patience => thread::sleep(LOOK_PERIOD),
+                Err(Error::NoSettings(_)) if begin.elapsed() < patience => pause(),
                 other => return other,
             }
         }
@@ -98,6 +102,28 @@ fn without_host(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_that_are_not_there_yet_are_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("subnet.env");
+        let mut pauses = 0;
+        let mut pause = || {
+            pauses += 1;
+            if pauses == 3 {
+                let text = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\n";
+                fs::write(&path, text).unwrap();
+            }
+        };
+        let settings = Settings::wait_with(&path, Duration::from_secs(60), &mut pause).unwrap();
+        assert_eq!((settings.v4.unwrap().1.as_str(), pauses), ("10.244.1.0/24", 3));
+        // What is wrong in a file is said at once, and so is that there is none when the time is over.
+        fs::write(&path, "FLANNEL_SUBNET=a\n").unwrap();
+        let refused = |patience| Settings::wait_with(&path, patience, || panic!("it waits")).unwrap_err();
+        assert!(matches!(refused(Duration::from_secs(60)), Error::Settings { .. }));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(refused(Duration::ZERO), Error::NoSettings(_)));
+    }
 
     #[test]
     fn both_families_are_read() {

@@ -13,12 +13,11 @@ echo '{"cniVersion": "0.3.1", "ips": []}'
 
 struct Node {
     directory: tempfile::TempDir,
-    patience: Duration,
 }
 
 impl Node {
     fn new() -> Self {
-        let node = Self { directory: tempfile::tempdir().unwrap(), patience: Duration::ZERO };
+        let node = Self { directory: tempfile::tempdir().unwrap() };
         let plugin = node.path("bridge");
         fs::write(&plugin, PLUGIN).unwrap();
         fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
@@ -36,7 +35,7 @@ impl Node {
             command: command.to_owned(),
             container: container.to_owned(),
             path: self.directory.path().as_os_str().to_owned(),
-            patience: self.patience,
+            patience: Duration::ZERO,
         };
         let configuration = json!({
             "name": "cbr0", "cniVersion": "0.3.1", "type": "flannel",
@@ -75,18 +74,6 @@ fn a_pod_gets_its_interface_by_the_settings_of_the_daemon_and_loses_it_by_the_sa
     assert!(!node.path("data/pod").exists());
     assert_eq!(node.call("DEL", "pod").unwrap(), "", "what is gone is gone");
     assert!(matches!(node.call("CHECK", "pod"), Err(Error::UnknownContainer)));
-}
-
-#[test]
-fn a_pod_waits_for_the_settings_of_a_daemon_that_starts() {
-    let node = Node { patience: Duration::from_secs(60), ..Node::new() };
-    let (settings, elsewhere) = (node.path("subnet.env"), node.path("elsewhere"));
-    fs::rename(&settings, &elsewhere).unwrap();
-    std::thread::scope(|scope| {
-        let added = scope.spawn(|| node.call("ADD", "pod"));
-        fs::rename(&elsewhere, &settings).unwrap();
-        assert!(added.join().unwrap().unwrap().contains("\"ips\""));
-    });
 }
 
 #[test]
