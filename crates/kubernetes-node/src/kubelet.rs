@@ -17,7 +17,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use kubernetes::{Cluster, File, Owner, images, kubeconfig, kubelet, paths};
+use kubernetes::{Cluster, File, Node, Owner, images, kubeconfig, kubelet, paths};
 use ondisk::Digest;
 use runtime::beneath;
 use runtime::services::definition::Answer;
@@ -77,6 +77,7 @@ const FINGERPRINT: &str = "/system/config/kubernetes/kubelet.fingerprint";
 
 /// Everything that a kubelet of the present configuration runs with.
 struct Plan {
+    node: Node,
     image: String,
     files: Vec<File>,
     description: Description,
@@ -111,8 +112,9 @@ impl KubernetesNode {
         let describe: Describe = Arc::new(move |_| {
             let this = this.clone();
             Box::pin(async move {
+                let mut config = this.runtime.config.subscribe();
                 let described = this.prepare_kubelet().map_err(|error| error.to_string())?;
-                match this.wait_for_cluster().await {
+                match this.wait_for_cluster(&mut config).await {
                     true => Ok(described),
                     false => Err("the config changed; starting with the new one".to_owned()),
                 }
@@ -150,7 +152,7 @@ impl KubernetesNode {
             oom_score_adj: OOM_SCORE,
             open_files: OPEN_FILES,
         };
-        Ok(Plan { image: images::kubelet(&cluster), files, description })
+        Ok(Plan { image: images::kubelet(&cluster), files, description, node })
     }
 
     fn prepare_kubelet(&self) -> Result<Description, Error> {
@@ -172,8 +174,7 @@ impl KubernetesNode {
             self.runtime.journal.say(&format!("kubelet gets its credentials anew: {reason}"));
         }
         if cluster.kubelet().skip_node_registration != Some(true) {
-            let node = facts::node(&self.runtime, &cluster, self.is_container)?;
-            kubelet_credentials::issue(root, &cluster, &node)?;
+            kubelet_credentials::issue(root, &cluster, &plan.node)?;
         }
         let contents = config::Secret::new(plan.fingerprint());
         files::write(root, &File { path: FINGERPRINT.to_owned(), owner: Owner::Root, contents })?;

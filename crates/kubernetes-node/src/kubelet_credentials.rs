@@ -11,7 +11,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use api::pki;
+use api::pki::{self, CertificateFacts};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubernetes::{Cluster, File, Node, Owner, certificates, paths};
@@ -19,7 +19,7 @@ use runtime::beneath;
 use rustls::pki_types::UnixTime;
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
-use crate::{Error, certificates as made, files};
+use crate::{Error, certificates as issuing, files};
 
 /// The certificate with which the kubelet is a client, below its PKI's directory.
 pub(crate) const CERTIFICATE: &str = "kubelet-client-current.pem";
@@ -49,12 +49,16 @@ fn at(root: &Path, name: &str) -> std::path::PathBuf {
     root.join(paths::KUBELET_PKI.trim_start_matches('/')).join(name)
 }
 
-/// Signs the certificate of a control plane node's kubelet where there is none. Answers whether it did.
+/// Signs the certificate of a control plane node's kubelet where there is none. One that this node signed before is signed again
+/// when it has ended, and under another name when the node has one: the name may come later than the first start. Answers whether
+/// it did.
 pub(crate) fn issue(root: &Path, cluster: &Cluster<'_>, node: &Node) -> Result<bool, Error> {
-    if !cluster.is_control_plane() || are_there(root) {
+    let profile = certificates::kubelet(cluster, node);
+    let is_good = || !are_of_this_node(root) || is_for(root, &profile.common_name);
+    if !cluster.is_control_plane() || (are_there(root) && is_good()) {
         return Ok(false);
     }
-    let identity = made::issue(cluster, &certificates::kubelet(cluster, node))?;
+    let identity = issuing::issue(cluster, &profile)?;
     let text = format!("{}{}", identity.certificate, identity.key.to_pem().expose_secret());
     let path = format!("{}/{ISSUED}", paths::KUBELET_PKI);
     files::write(root, &File { path, owner: Owner::Root, contents: config::Secret::new(text) })?;
@@ -65,6 +69,13 @@ pub(crate) fn issue(root: &Path, cluster: &Cluster<'_>, node: &Node) -> Result<b
         .and_then(|(directory, name)| directory.link(&name, Path::new(ISSUED)));
     linked.map_err(|source| Error::File { what: "make the link", path: path.into(), source })?;
     Ok(true)
+}
+
+/// Whether its certificate has this name and has not ended.
+fn is_for(root: &Path, name: &str) -> bool {
+    let text = read(root, &format!("{}/{CERTIFICATE}", paths::KUBELET_PKI)).unwrap_or_default();
+    let facts = CertificateFacts::from_pem("the kubelet's certificate", &text);
+    facts.is_ok_and(|facts| facts.common_name == name && facts.remaining().is_some())
 }
 
 /// Removes its certificates, and what names them: it has to start again at once. Answers what they are called.
@@ -191,11 +202,18 @@ mod tests {
         config.machine.machine_type = config::MachineType::ControlPlane;
         assert!(issue(&config) && are_there(path));
         let first = read(path, &format!("{}/{CERTIFICATE}", paths::KUBELET_PKI)).unwrap();
-        let der = pki::certificates("it", &first).unwrap();
-        let has = |text: &str| der[0].windows(text.len()).any(|found| found == text.as_bytes());
-        assert!(has("system:node:cp-1") && has("system:nodes"));
+        let facts = CertificateFacts::from_pem("it", &first).unwrap();
+        assert_eq!(
+            (facts.common_name.as_str(), &facts.organizations[..]),
+            ("system:node:cp-1", &["system:nodes".to_owned()][..])
+        );
         assert!(!is_of_another(&first, &config.cluster.ca.crt.0) && first.contains("PRIVATE KEY"));
         assert!(!issue(&config), "what is there stays");
+        // Its name came later than its first start.
+        let named = Node { host_name: "Cp-2".into(), ..node.clone() };
+        let issue_to = |node: &Node| super::issue(path, &Cluster::new(&config).unwrap(), node).unwrap();
+        assert!(issue_to(&named) && is_for(path, "system:node:cp-2") && !issue_to(&named));
+        assert!(issue_to(&node) && is_for(path, "system:node:cp-1"));
         // It is not in a cluster before the node is.
         assert!(!kubelet::has_joined(path));
         std::fs::create_dir_all(path.join("var/lib/etcd/member")).unwrap();

@@ -8,11 +8,14 @@
 //! Fails by: nothing; the log says once why it waits.
 //! Source: Kubernetes, "TLS bootstrapping"; API reference, "SelfSubjectAccessReview".
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use config::Config;
 use kubernetes::{Cluster, paths};
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 use crate::{Error, KubernetesNode, api_server, kubelet_credentials};
 
@@ -25,14 +28,21 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 impl KubernetesNode {
     /// Waits until the cluster takes requests of a kubelet with the token, or until [`DEADLINE`]. A kubelet that has a certificate,
-    /// and one that is to join no cluster, need not wait. The bootstrap kubeconfig is there. Answers whether the config is still
-    /// the one that the kubelet was prepared with.
-    pub(crate) async fn wait_for_cluster(&self) -> bool {
-        let mut config = self.runtime.config.subscribe();
-        let begin = Instant::now();
+    /// and one that is to join no cluster, need not wait. The bootstrap kubeconfig is there. `config`: as it was before the
+    /// kubelet was prepared; answers whether it still is that.
+    pub(crate) async fn wait_for_cluster(&self, config: &mut watch::Receiver<Option<Arc<Config>>>) -> bool {
+        tokio::select! {
+            biased;
+            changed = config.changed() => changed.is_err(),
+            // A kubelet that starts too early says by itself what it lacks.
+            _ = timeout(DEADLINE, self.until_it_may_ask()) => true,
+        }
+    }
+
+    async fn until_it_may_ask(&self) {
         let mut is_told = false;
-        while self.needs_token() && begin.elapsed() < DEADLINE {
-            let Err(reason) = self.may_ask().await else { return true };
+        while self.needs_token() {
+            let Err(reason) = self.may_ask().await else { return };
             if !is_told {
                 let seconds = DEADLINE.as_secs();
                 self.runtime.journal.say(&format!(
@@ -40,11 +50,8 @@ impl KubernetesNode {
                 ));
                 is_told = true;
             }
-            if let Ok(changed) = timeout(PERIOD, config.changed()).await {
-                return changed.is_err();
-            }
+            sleep(PERIOD).await;
         }
-        true
     }
 
     fn needs_token(&self) -> bool {
@@ -82,8 +89,6 @@ fn is_allowed(answer: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use runtime::services::definition::Work;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
@@ -148,21 +153,21 @@ mod tests {
         );
         std::fs::write(root.path().join(paths::BOOTSTRAP_KUBECONFIG.trim_start_matches('/')), text).unwrap();
         let server = tokio::spawn(api_server(listener));
-        assert!(node.wait_for_cluster().await);
+        let mut config = runtime.config.subscribe();
+        assert!(node.wait_for_cluster(&mut config).await);
         assert_eq!(server.await.unwrap(), 2);
-        // Nothing listens any more, and another config may have another token or endpoint.
-        let (mended, waited) = (runtime.clone(), node.wait_for_cluster());
+        // Nothing listens any more, and another config may have another token or endpoint, also one that came before the wait.
         let mend = async {
             tokio::task::yield_now().await;
-            mended.config.send_modify(|_| ());
+            runtime.config.send_modify(|_| ());
         };
-        assert!(!tokio::join!(waited, mend).0);
+        assert!(!tokio::join!(node.wait_for_cluster(&mut config), mend).0);
+        runtime.config.send_modify(|_| ());
+        assert!(!node.wait_for_cluster(&mut config).await);
         // One that has a certificate asks no one.
         let pki = root.path().join(paths::KUBELET_PKI.trim_start_matches('/'));
         std::fs::create_dir_all(&pki).unwrap();
         std::fs::write(pki.join(kubelet_credentials::CERTIFICATE), "").unwrap();
-        let begin = std::time::Instant::now();
-        assert!(node.wait_for_cluster().await);
-        assert!(begin.elapsed() < DEADLINE);
+        node.until_it_may_ask().await;
     }
 }
