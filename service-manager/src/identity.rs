@@ -171,7 +171,7 @@ pub(crate) async fn issue(identity: Arc<Identity>) {
                     said = error;
                 }
                 let wait = retry;
-                retry = (retry * 2).min(LAST_RETRY);
+                retry = after(retry);
                 wait
             }
         };
@@ -194,6 +194,11 @@ pub(crate) async fn issue(identity: Arc<Identity>) {
             () = sleep(wait) => {}
         }
     }
+}
+
+/// The wait after a wait that did not help.
+fn after(retry: Duration) -> Duration {
+    (retry * 2).min(LAST_RETRY)
 }
 
 async fn sleep(wait: Duration) {
@@ -367,6 +372,15 @@ mod tests {
         assert_eq!(first_certificate(&after), own.certificate().trim());
         let log = std::fs::read_to_string(dir.path().join("log/machined.log")).unwrap();
         assert!(log.contains("machine.acceptedCAs[1]") && !log.contains("acceptedCAs[0]"), "{log}");
+    }
+
+    #[test]
+    fn a_refused_request_is_soon_made_again_and_then_less_often() {
+        let waits: Vec<Duration> =
+            std::iter::successors(Some(FIRST_RETRY), |retry| Some(after(*retry))).take(8).collect();
+        // A control plane node that starts beside the worker answers within two seconds.
+        assert!(waits[..3].iter().sum::<Duration>() < Duration::from_secs(2), "{waits:?}");
+        assert!(waits.is_sorted() && waits[6..] == [LAST_RETRY; 2], "{waits:?}");
     }
 
     #[tokio::test]
