@@ -178,12 +178,8 @@ mod tests {
     fn configure(runtime: &Runtime, documents: &str) {
         let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n{documents}");
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-        let config = Arc::new(loaded.config.clone());
-        let document = MachineDocument {
-            text: zeroize::Zeroizing::new(text),
-            config: loaded.config,
-            documents: loaded.documents,
-        };
+        let document = MachineDocument::new(zeroize::Zeroizing::new(text), loaded.config, loaded.documents);
+        let config = document.config.clone();
         let spec = Spec::MachineConfig(Arc::new(document));
         runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
         runtime.config.send_replace(Some(config));

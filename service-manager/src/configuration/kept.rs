@@ -13,8 +13,8 @@ use super::change::Change;
 use super::handle::Configuration;
 
 /// Shows this as what is on STATE.
-pub(super) fn show(configuration: &Configuration, document: MachineDocument) {
-    let spec = Spec::MachineConfig(Arc::new(document));
+pub(super) fn show(configuration: &Configuration, document: Arc<MachineDocument>) {
+    let spec = Spec::MachineConfig(document);
     if let Err(error) =
         configuration.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, PERSISTENT, spec)
     {

@@ -107,8 +107,7 @@ fn publish(configuration: &Configuration, text: Zeroizing<String>) -> Result<(),
         // Keys of the TPM demand another next start.
         configuration.volumes.bring_anew();
     }
-    let document = MachineDocument { text, config: parsed, documents };
-    let spec = Spec::MachineConfig(Arc::new(document));
+    let spec = Spec::MachineConfig(Arc::new(MachineDocument::new(text, parsed, documents)));
     if let Err(error) =
         configuration.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, IN_FORCE, spec)
     {
@@ -129,8 +128,11 @@ fn show_kept(configuration: &Configuration) {
             return configuration.runtime.journal.warn(&format!("read the machine config on STATE: {error}"));
         }
     };
-    if let Ok(CheckedConfig { config, documents, .. }) = check(&configuration.runtime, &text) {
-        kept::show(configuration, MachineDocument { text, config, documents });
+    // Mostly it is the config in force, which is read already.
+    if let Some(in_force) = configuration.runtime.document().filter(|document| document.text == text) {
+        kept::show(configuration, in_force);
+    } else if let Ok(CheckedConfig { config, documents, .. }) = check(&configuration.runtime, &text) {
+        kept::show(configuration, Arc::new(MachineDocument::new(text, config, documents)));
     }
 }
 
@@ -138,7 +140,7 @@ fn show_kept(configuration: &Configuration) {
 fn take_effect(configuration: &Configuration) {
     let Some(resource) = configuration.runtime.store.get(&MACHINE_CONFIG, IN_FORCE) else { return };
     let Spec::MachineConfig(document) = &resource.spec else { return };
-    configuration.runtime.config.send_replace(Some(Arc::new(document.config.clone())));
+    configuration.runtime.config.send_replace(Some(document.config.clone()));
     configuration.maintenance.send_replace(Maintenance::No);
 }
 

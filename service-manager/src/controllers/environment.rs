@@ -38,7 +38,7 @@ pub(crate) fn environment(runtime: &Runtime) -> Vec<String> {
 }
 
 fn reconcile(snapshot: &Snapshot<'_>) -> Result<Vec<Action>, String> {
-    let config = snapshot.machine_config().map(|document| &document.config);
+    let config = snapshot.machine_config().map(|document| &*document.config);
     let variables = variables(snapshot.parameters, config);
     let variables = variables.iter().map(|(name, value)| format!("{name}={}", shown(name, value))).collect();
     let spec = Spec::Fact(Box::new(Fact::Environment { variables }));

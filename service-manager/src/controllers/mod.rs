@@ -168,11 +168,11 @@ pub(crate) mod testing {
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let (config, documents) = (loaded.config, loaded.documents);
         let store = runtime::store::Store::new();
-        let spec = Spec::MachineConfig(Arc::new(MachineDocument {
-            text: zeroize::Zeroizing::new(text),
+        let spec = Spec::MachineConfig(Arc::new(MachineDocument::new(
+            zeroize::Zeroizing::new(text),
             config,
             documents,
-        }));
+        )));
         store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
         store
     }

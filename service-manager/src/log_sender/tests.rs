@@ -19,12 +19,8 @@ fn node() -> (tempfile::TempDir, Arc<Node>) {
 fn configure(node: &Node, more: &str) {
     let text = format!("version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n{more}");
     let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
-    let shared = Arc::new(loaded.config.clone());
-    let document = MachineDocument {
-        text: zeroize::Zeroizing::new(text),
-        config: loaded.config,
-        documents: loaded.documents,
-    };
+    let document = MachineDocument::new(zeroize::Zeroizing::new(text), loaded.config, loaded.documents);
+    let shared = document.config.clone();
     let spec = Spec::MachineConfig(Arc::new(document));
     node.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
     node.runtime.config.send_replace(Some(shared));

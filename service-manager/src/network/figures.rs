@@ -76,7 +76,7 @@ impl Networkd {
         fs::create_dir_all(root.path().join("system/run/machined")).unwrap();
         let runtime = Runtime::detached(root.path().to_owned());
         let networkd = Self { runtime: runtime.clone(), _root: Some(root) };
-        networkd.force(&document(config));
+        networkd.force(document(config));
         let disk = watch::channel(state.map(|state| Directory(state.to_owned()))).1;
         tokio::spawn(async move {
             let ended = super::run(runtime, disk, std::future::pending()).await;
@@ -91,10 +91,12 @@ impl Networkd {
         networkd
     }
 
-    fn force(&self, (document, config): &Forced) {
-        let (config, spec) = (config.clone(), Spec::MachineConfig(document.clone()));
+    /// Puts a config into force as machined does, and frees it if it is the one in force.
+    fn force(&self, document: MachineDocument) {
+        let spec = Spec::MachineConfig(Arc::new(document));
         self.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, IN_FORCE, spec).unwrap();
-        self.runtime.config.send_replace(Some(config));
+        let in_force = self.runtime.document().expect("it was put");
+        self.runtime.config.send_replace(Some(in_force.config.clone()));
     }
 
     /// Waits until it has nothing more to do.
@@ -109,14 +111,10 @@ impl Networkd {
     }
 }
 
-/// A config with its document, as machined has it before it puts it into force.
-type Forced = (Arc<MachineDocument>, Arc<config::Config>);
-
-fn document(text: &str) -> Forced {
+fn document(text: &str) -> MachineDocument {
     let loaded = config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
     let text = zeroize::Zeroizing::new(text.to_owned());
-    let config = Arc::new(loaded.config.clone());
-    (Arc::new(MachineDocument { text, config: loaded.config, documents: loaded.documents }), config)
+    MachineDocument::new(text, loaded.config, loaded.documents)
 }
 
 fn config(interfaces: &str) -> String {
@@ -180,7 +178,7 @@ async fn many_static_routes() {
     let many = document(&text);
     let (parsed_us, parsed_cpu_us) = (us(begin), cpu_us() - before);
     let before = cpu_us();
-    networkd.force(&many);
+    networkd.force(many);
     networkd.idle().await;
     let brought_us = cpu_us() - before;
     let count = ip("route show via 10.9.0.2").lines().count();
@@ -191,7 +189,7 @@ async fn many_static_routes() {
         let again = document(&text);
         networkd.idle().await;
         let before = cpu_us();
-        networkd.force(&again);
+        networkd.force(again);
         tokio::time::sleep(LOOK).await;
         unchanged_us.push(cpu_us() - before);
     }

@@ -217,8 +217,7 @@ impl Managed {
     /// Whether the config in force says something else than that of the last plan.
     fn has_other_config(&self, runtime: &Runtime) -> bool {
         match (runtime.document(), &self.document) {
-            // The text says all, and is sooner compared.
-            (Some(new), Some(known)) => new.text != known.text,
+            (Some(new), Some(known)) => new != *known,
             (None, None) => runtime.config() != self.config,
             _ => true,
         }

@@ -329,7 +329,7 @@ mod tests {
     fn put_config(runtime: &Runtime, text: &str) {
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let text = zeroize::Zeroizing::new(text.to_owned());
-        let document = MachineDocument { text, config: loaded.config, documents: loaded.documents };
+        let document = MachineDocument::new(text, loaded.config, loaded.documents);
         let config = Spec::MachineConfig(Arc::new(document));
         runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", config).unwrap();
     }
@@ -365,7 +365,7 @@ mod tests {
         let cards = ["eth0", "eth1", "lo", "wlan0"].map(card);
         let plan = network_plan::plan(
             &runtime.parameters,
-            runtime.document().map(|it| it.config.clone()).as_ref(),
+            runtime.document().as_ref().map(|document| &*document.config),
             &[],
             &cards,
         );

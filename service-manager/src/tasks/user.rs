@@ -154,11 +154,11 @@ mod tests {
                     EtcFileConfig\nname: a/b\nmode: 0600\n";
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
-        let document = runtime::store::MachineDocument {
-            text: zeroize::Zeroizing::new(text.to_owned()),
-            config: loaded.config,
-            documents: loaded.documents,
-        };
+        let document = runtime::store::MachineDocument::new(
+            zeroize::Zeroizing::new(text.to_owned()),
+            loaded.config,
+            loaded.documents,
+        );
         let spec = Spec::MachineConfig(Arc::new(document));
         let kind = &runtime::store::MACHINE_CONFIG;
         node.runtime.store.put(kind.writer, kind, "v1alpha1", spec).unwrap();

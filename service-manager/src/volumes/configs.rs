@@ -98,14 +98,12 @@ mod tests {
         let volumes = crate::server::tests_node(dir.path().to_owned()).volumes.clone();
         let text = "version: v1alpha1\nmachine:\n  type: worker\n  token: a.b\n  systemDiskEncryption:\n    ephemeral:\n      provider: luks2\n      keys: [{slot: 0, static: {passphrase: hunter2}}, {slot: 1, nodeID: {}}]\n---\napiVersion: v1alpha1\nkind: UserVolumeConfig\nname: data\nprovisioning:\n  diskSelector: {match: '!system_disk'}\n  minSize: 1GiB\n  maxSize: 50%\n";
         let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
-        let document = MachineDocument {
-            text: zeroize::Zeroizing::new(text.to_owned()),
-            config: loaded.config.clone(),
-            documents: loaded.documents,
-        };
+        let document =
+            MachineDocument::new(zeroize::Zeroizing::new(text.to_owned()), loaded.config, loaded.documents);
+        let config = document.config.clone();
         let spec = Spec::MachineConfig(Arc::new(document));
         volumes.runtime.store.put(MACHINE_CONFIG.writer, &MACHINE_CONFIG, "v1alpha1", spec).unwrap();
-        volumes.runtime.config.send_replace(Some(Arc::new(loaded.config)));
+        volumes.runtime.config.send_replace(Some(config));
         publish(&volumes);
         let shown = |id: &str| volumes.runtime.store.get(&VOLUME_CONFIG, id).unwrap().spec.yaml().unwrap();
         let ephemeral = shown("EPHEMERAL");

@@ -20,11 +20,7 @@ fn document() -> Arc<MachineDocument> {
     let text = "version: v1alpha1\nmachine:\n  type: controlplane\n  token: aaaaaa.bbbbbbbbbbbbbbbb\n  \
                 ca: {crt: YQo=, key: Ygo=}\n  certSANs: [10.0.0.9, n1.example]\n";
     let loaded = config::load(text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
-    Arc::new(MachineDocument {
-        text: zeroize::Zeroizing::new(text.to_owned()),
-        config: loaded.config,
-        documents: loaded.documents,
-    })
+    Arc::new(MachineDocument::new(zeroize::Zeroizing::new(text.to_owned()), loaded.config, loaded.documents))
 }
 
 fn kubernetes_root() -> KubernetesRoot {
