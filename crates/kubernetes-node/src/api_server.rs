@@ -12,11 +12,18 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubernetes::kubeconfig::{self, Credentials, Names};
 use kubernetes::{Cluster, Node};
 use runtime::beneath;
+use tokio::time::Instant;
 
 use crate::{Error, KubernetesNode, admin};
 
 /// For one answer.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Between two looks whether it answers while it starts.
+const QUICK_PERIOD: Duration = Duration::from_millis(250);
+/// The same for one that has not answered within [`START_TIME`].
+const SLOW_PERIOD: Duration = Duration::from_secs(1);
+/// How long a start takes on a slow machine.
+const START_TIME: Duration = Duration::from_secs(60);
 /// The kubelet of this node.
 const KUBELET: &str = "https://127.0.0.1:10250";
 /// What it shows to clients where it made that itself.
@@ -154,6 +161,18 @@ async fn ask(
     answer.map_err(|error| failed(runtime::errors::chain(&error)))
 }
 
+/// A wait for the API server of this node, which begins with the first look.
+#[derive(Default)]
+pub(crate) struct Start(Option<Instant>);
+
+impl Start {
+    /// Until the next look.
+    pub(crate) fn period(&mut self) -> Duration {
+        let since = *self.0.get_or_insert_with(Instant::now);
+        if since.elapsed() < START_TIME { QUICK_PERIOD } else { SLOW_PERIOD }
+    }
+}
+
 /// The API server on this node, asked again and again.
 #[derive(Default)]
 pub struct OwnApiServer {
@@ -189,4 +208,19 @@ pub(crate) async fn is_ready(client: &Client) -> Result<(), Error> {
     let asked = tokio::time::timeout(DEADLINE, client.request_text(request));
     let answer = asked.await.map_err(|_| failed(format!("no answer within {} s", DEADLINE.as_secs())))?;
     answer.map(drop).map_err(|error| failed(runtime::errors::chain(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_does_not_start_is_asked_less_often() {
+        let mut start = Start::default();
+        assert_eq!(start.period(), QUICK_PERIOD);
+        tokio::time::advance(START_TIME - Duration::from_millis(1)).await;
+        assert_eq!(start.period(), QUICK_PERIOD);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(start.period(), SLOW_PERIOD);
+    }
 }

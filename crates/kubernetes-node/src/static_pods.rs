@@ -16,6 +16,7 @@ use kubernetes::pod::Rendered;
 use kubernetes::{Cluster, File, Node, Owner, api_server, controller_manager, paths, scheduler, static_pods};
 use ondisk::Digest;
 use runtime::beneath;
+use runtime::store::SERVICE;
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde_json::Value;
@@ -24,7 +25,7 @@ use crate::certificates::{self, Current, Part};
 use crate::pod_resources as resources;
 use crate::{Error, KubernetesNode, api_server as serving, config_resources, etcd, facts, files};
 
-/// Between two looks while the API server is awaited.
+/// Between two looks while something else is awaited than the API server.
 const SHORT_PERIOD: Duration = Duration::from_secs(1);
 /// Between two looks otherwise; a changed configuration is seen at once.
 const LONG_PERIOD: Duration = Duration::from_secs(10);
@@ -48,6 +49,8 @@ struct Memory {
     written: Manifests,
     /// Whether the API server has answered.
     has_answered: bool,
+    /// The wait for that.
+    start: serving::Start,
     /// Since when etcd is away.
     away_since: Option<Instant>,
 }
@@ -56,6 +59,7 @@ impl KubernetesNode {
     /// Has the manifests be there while the node's etcd is, for as long as this is polled.
     pub async fn keep_static_pods(&self) {
         let mut config = self.runtime.config.subscribe();
+        let mut services = self.runtime.store.follow(&[&SERVICE]);
         let mut memory = Memory::default();
         loop {
             let looked = self.look_at_static_pods(&mut memory).await;
@@ -70,6 +74,7 @@ impl KubernetesNode {
             tokio::select! {
                 changed = config.changed() => if changed.is_err() { return },
                 () = self.renewed.notified() => {}
+                () = services.next(), if memory.away_since.is_some() => {}
                 () = tokio::time::sleep(period) => {}
             }
         }
@@ -118,7 +123,7 @@ impl KubernetesNode {
             self.runtime.journal.say("the API server of Kubernetes answers");
             return Ok(Duration::ZERO);
         }
-        Ok(SHORT_PERIOD)
+        Ok(memory.start.period())
     }
 
     /// `None`: that is not known yet.
@@ -127,6 +132,7 @@ impl KubernetesNode {
             memory.away_since = None;
             return Some(true);
         }
+        memory.start = serving::Start::default();
         let since = *memory.away_since.get_or_insert_with(Instant::now);
         (since.elapsed() > ETCD_DEADLINE).then_some(false)
     }

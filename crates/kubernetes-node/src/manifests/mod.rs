@@ -21,6 +21,7 @@ use std::time::Duration;
 use config::Config;
 use kubernetes::Cluster;
 use kubernetes::manifests::{self, Manifest};
+use runtime::store::SERVICE;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -67,6 +68,8 @@ struct Memory {
     refused: Vec<String>,
     /// What was said last, so that it is said once.
     said: BTreeSet<String>,
+    /// The wait for the API server since etcd is up.
+    start: api_server::Start,
     /// Since when something is waited for in silence.
     waits_since: Option<Instant>,
     /// Whether it was said that all are there.
@@ -95,6 +98,7 @@ impl Memory {
             there: BTreeSet::new(),
             refused: Vec::new(),
             said: BTreeSet::new(),
+            start: api_server::Start::default(),
             waits_since: None,
             is_whole: false,
         }
@@ -157,6 +161,7 @@ impl KubernetesNode {
     /// Brings the manifests of the configuration into the cluster, for as long as this is polled. A worker has none.
     pub async fn keep_manifests(&self, download: Download) {
         let mut config = self.runtime.config.subscribe();
+        let mut services = self.runtime.store.follow(&[&SERVICE]);
         let mut memory = Memory::new(download);
         loop {
             let (period, faults) = self.look_at_manifests(&mut memory).await;
@@ -165,6 +170,7 @@ impl KubernetesNode {
             tokio::select! {
                 changed = config.changed() => if changed.is_err() { return },
                 () = memory.downloads.next() => {}
+                () = services.next(), if !self.is_etcd_up() => {}
                 () = tokio::time::sleep(period) => {}
             }
         }
@@ -226,6 +232,7 @@ impl KubernetesNode {
     ) -> Option<Duration> {
         if !self.is_etcd_up() {
             memory.waits_since = None;
+            memory.start = api_server::Start::default();
             return Some(SHORT_PERIOD);
         }
         let mut pass = Pass::default();
@@ -253,7 +260,7 @@ impl KubernetesNode {
             faults.extend(awaited);
             return Some(LONG_PERIOD);
         }
-        Some(SHORT_PERIOD)
+        Some(memory.start.period())
     }
 
     /// Makes the objects that are missing, alone among the control plane nodes.
