@@ -157,7 +157,7 @@ pub trait Kernel {
     /// Has the TPM carry out a command.
     fn ask_tpm(&mut self, command: &[u8]) -> Result<Vec<u8>>;
     /// Random bytes.
-    fn chance(&mut self, bytes: &mut [u8]) -> Result<()>;
+    fn random(&mut self, bytes: &mut [u8]) -> Result<()>;
     /// Takes such a mapping and its link away.
     fn unmap_volume(&mut self, name: &str) -> Result<()>;
 

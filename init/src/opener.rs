@@ -160,10 +160,10 @@ fn unseal(kernel: &mut dyn Kernel, sealed: Option<SealedKey>) -> Result<Secret, 
     let sealed = Sealed::from_json(&held.fields).map_err(|error| error.to_string())?;
     // All of it before the first command: the kernel cannot be asked for both at once.
     let mut seed = Secret::new(alloc::vec![0; SEED_BYTES]);
-    kernel.chance(&mut seed).map_err(|errno| format!("random numbers: {}", Described(errno)))?;
+    kernel.random(&mut seed).map_err(|errno| format!("random numbers: {}", Described(errno)))?;
     let mut seed = seed.iter().copied();
-    let mut chance = |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = seed.next().unwrap_or(0));
-    match tpm::unseal(&mut KernelTpm(kernel), &sealed, &mut chance) {
+    let mut random = |bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = seed.next().unwrap_or(0));
+    match tpm::unseal(&mut KernelTpm(kernel), &sealed, &mut random) {
         Ok(key) => held.passphrase(STATE, &key, None),
         Err(tpm::Error::Exchange { errno: Errno::NOENT | Errno::NODEV | Errno::NXIO, .. }) => {
             Err("this machine has no TPM 2.0, or the firmware has it disabled".to_string())

@@ -315,7 +315,7 @@ impl Kernel for RealKernel {
         self.tpm.insert(device).exchange(command)
     }
 
-    fn chance(&mut self, bytes: &mut [u8]) -> Result<()> {
+    fn random(&mut self, bytes: &mut [u8]) -> Result<()> {
         sys::system::random(bytes)
     }
 

@@ -415,8 +415,8 @@ impl Kernel for Recording {
         Err(Errno::NOENT)
     }
 
-    fn chance(&mut self, bytes: &mut [u8]) -> Result<()> {
-        self.call("chance".to_string())?;
+    fn random(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.call("random".to_string())?;
         bytes.fill(7);
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! Does not: know what a system will measure (`installer::measured`).
 //! Order of an upgrade: the key is unsealed while the running system is still the approved one; the new system's values
 //! are signed; the token is written; then the new system may appear.
-//! Source: docs/decisions/0009; FIPS 186-5, annex A.2.2 (candidates for a key); RFC 6979 (signatures without chance).
+//! Source: docs/decisions/0009; FIPS 186-5, annex A.2.2 (candidates for a key); RFC 6979 (signatures without random numbers).
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ use crate::crypto::mac;
 use crate::pcr::{self, Pcrs, Values};
 use crate::policy::{Approval, Policy, PublicKey, Signed, only_values};
 use crate::seal::{self, Sealed};
-use crate::{Chance, Error};
+use crate::{Error, RandomBytes};
 
 /// The oldest goes, and never the running system's: two systems fit on a disk.
 pub const MOST_APPROVALS: usize = 4;
@@ -41,7 +41,7 @@ pub fn seal_to(
     tpm: &mut dyn Transport,
     key: &[u8],
     demand: &Demand,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Result<Sealed, Error> {
     let given = demand.given.keys().copied();
     let numbers: Vec<u8> = demand.fixed.iter().chain(given).collect();
@@ -60,7 +60,7 @@ pub fn seal_to(
         systems.iter().for_each(|values| signed.add(approval(&signer, values)));
         Some(signed)
     };
-    seal::seal(tpm, key, Policy { values, signed }, chance)
+    seal::seal(tpm, key, Policy { values, signed }, random)
 }
 
 /// Approves a system that will measure these values. Nothing happens where nothing has to be approved. Whether anything
@@ -69,7 +69,7 @@ pub fn approve(
     tpm: &mut dyn Transport,
     sealed: &mut Sealed,
     values: &Values,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Result<bool, Error> {
     if sealed
         .policy
@@ -80,7 +80,7 @@ pub fn approve(
     {
         return Ok(false);
     }
-    let key = seal::unseal(tpm, sealed, chance)?;
+    let key = seal::unseal(tpm, sealed, random)?;
     let signer = signer(&key);
     let Some(signed) = sealed.policy.signed.as_mut() else { return Ok(false) };
     if signed.key != public(&signer) {

@@ -11,7 +11,7 @@ use p256::{AffinePoint, NonZeroScalar, PublicKey};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::Chance;
+use crate::RandomBytes;
 
 /// A digest, and all that is as long as one.
 pub(crate) type Digest32 = [u8; 32];
@@ -122,10 +122,10 @@ pub(crate) fn agree(
     key: &Point,
     key_x: &[u8],
     purpose: &str,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Option<(Zeroizing<Digest32>, Point)> {
     let theirs = key.key()?;
-    let ours = scalar(chance);
+    let ours = scalar(random);
     let point = AffinePoint::from(p256::ProjectivePoint::GENERATOR * **ours).to_sec1_point(false);
     let point = Point::new(point.x()?, point.y()?)?;
     let shared = AffinePoint::from(theirs.to_projective() * **ours).to_sec1_point(false);
@@ -134,10 +134,10 @@ pub(crate) fn agree(
 }
 
 /// A random one.
-fn scalar(chance: Chance<'_>) -> Zeroizing<NonZeroScalar> {
+fn scalar(random: RandomBytes<'_>) -> Zeroizing<NonZeroScalar> {
     loop {
         let mut bytes = Zeroizing::new([0; COORDINATE]);
-        chance(bytes.as_mut_slice());
+        random(bytes.as_mut_slice());
         // All but one in four thousand million are one.
         if let Some(scalar) = Option::<NonZeroScalar>::from(NonZeroScalar::from_repr((*bytes).into())) {
             return Zeroizing::new(scalar);

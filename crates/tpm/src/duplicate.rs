@@ -21,7 +21,7 @@ use crate::primary::{KEYED_HASH, NO_DA, NULL_ALGORITHM, Primary, SHA_256, USER_W
 use crate::seal::{is_damage, unsealed};
 use crate::session::{Encrypted, Purpose};
 use crate::wire::{Reader, Writer};
-use crate::{Chance, Error, Secret};
+use crate::{Error, RandomBytes, Secret};
 
 /// Not bound to a TPM, or none could take it in; without a policy that lets it leave again.
 const ATTRIBUTES: u32 = USER_WITH_AUTH | NO_DA;
@@ -41,13 +41,13 @@ pub struct Duplicate {
 
 /// Seals a key for the TPM that has this endorsement key. No more than 128 bytes.
 #[must_use]
-pub fn seal_for(device: &DeviceKey, key: &[u8], chance: Chance<'_>) -> Duplicate {
+pub fn seal_for(device: &DeviceKey, key: &[u8], random: RandomBytes<'_>) -> Duplicate {
     let (point, x) = device.agreement();
-    let Some((seed, told)) = crypto::agree(point, x, "DUPLICATE", &mut *chance) else {
+    let Some((seed, told)) = crypto::agree(point, x, "DUPLICATE", &mut *random) else {
         unreachable!("a device key lies on the curve")
     };
     let mut salt = Zeroizing::new([0; 32]);
-    chance(salt.as_mut_slice());
+    random(salt.as_mut_slice());
     let public = area(&crypto::hash(&[salt.as_slice(), key]));
     let private = wrap(seed.as_slice(), &name(public.bytes()), salt.as_slice(), key);
     let point = Writer::new().sized(&told.x).sized(&told.y);
@@ -80,13 +80,13 @@ fn wrap(seed: &[u8], name: &[u8], salt: &[u8], key: &[u8]) -> Vec<u8> {
 pub fn unseal_here(
     tpm: &mut dyn Transport,
     duplicate: &Duplicate,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Result<Secret, Error> {
     let device = endorsement::make(tpm)?;
     let own = crypto::hash(&[&device.area]);
     let key = match own == duplicate.device {
-        true => duplicate.load(tpm, &device, &mut *chance).and_then(|object| {
-            let key = duplicate.open(tpm, &device, object, chance);
+        true => duplicate.load(tpm, &device, &mut *random).and_then(|object| {
+            let key = duplicate.open(tpm, &device, object, random);
             command::flush(tpm, object);
             key
         }),
@@ -97,15 +97,15 @@ pub fn unseal_here(
 }
 
 impl Duplicate {
-    fn load(&self, tpm: &mut dyn Transport, device: &Primary, chance: Chance<'_>) -> Result<u32, Error> {
+    fn load(&self, tpm: &mut dyn Transport, device: &Primary, random: RandomBytes<'_>) -> Result<u32, Error> {
         // No inner wrapper: no key for it, and no algorithm.
         let parameters = Writer::new().sized(&[]).sized(&self.public).sized(&self.private);
         let parameters = parameters.sized(&self.seed).u16(NULL_ALGORITHM);
-        let imported = below(tpm, device, command::IMPORT, parameters, &mut *chance)?;
+        let imported = below(tpm, device, command::IMPORT, parameters, &mut *random)?;
         let private = Reader::new(&imported.parameters).sized();
         let private = private.ok_or(Error::Answer { command: command::IMPORT.0 })?;
         let parameters = Writer::new().sized(private).sized(&self.public);
-        below(tpm, device, command::LOAD, parameters, chance).map(|answer| answer.handle)
+        below(tpm, device, command::LOAD, parameters, random).map(|answer| answer.handle)
     }
 
     fn open(
@@ -113,9 +113,9 @@ impl Duplicate {
         tpm: &mut dyn Transport,
         device: &Primary,
         object: u32,
-        chance: Chance<'_>,
+        random: RandomBytes<'_>,
     ) -> Result<Secret, Error> {
-        device.with_session(tpm, Purpose::Authorise, chance, |tpm, session| {
+        device.with_session(tpm, Purpose::Authorise, random, |tpm, session| {
             unsealed(tpm, session, object, &self.public)
         })
     }
@@ -127,9 +127,9 @@ fn below(
     device: &Primary,
     command: Command,
     parameters: Writer,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Result<Answer, Error> {
-    let answer = device.with_session(tpm, Purpose::Policy, chance, |tpm, session| {
+    let answer = device.with_session(tpm, Purpose::Policy, random, |tpm, session| {
         endorsement::meet(tpm, session)?;
         session.ask(tpm, command, device.named(), parameters, Encrypted::default())
     });
@@ -147,14 +147,14 @@ mod tests {
     use super::*;
     use crate::vectors::get as vector;
 
-    /// The same bytes as another implementation makes of the same chance.
+    /// The same bytes as another implementation makes of the same random bytes.
     #[test]
     fn a_key_is_wrapped_as_elsewhere() {
         let device = DeviceKey::from_file(&vector("device")).unwrap();
         assert_eq!(device.digest().to_vec(), vector("digest"));
         let mut fills = [0x22, 0x33].into_iter();
-        let mut chance = |bytes: &mut [u8]| bytes.fill(fills.next().unwrap());
-        let made = seal_for(&device, b"the bytes that nobody may see...", &mut chance);
+        let mut random = |bytes: &mut [u8]| bytes.fill(fills.next().unwrap());
+        let made = seal_for(&device, b"the bytes that nobody may see...", &mut random);
         assert_eq!(made.public, vector("public"));
         assert_eq!(made.seed, vector("seed"));
         assert_eq!(made.private, vector("private"));

@@ -66,7 +66,7 @@ use zeroize::Zeroizing;
 pub type Secret = Zeroizing<Vec<u8>>;
 
 /// Fills a slice with random bytes.
-pub type Chance<'a> = &'a mut dyn FnMut(&mut [u8]);
+pub type RandomBytes<'a> = &'a mut dyn FnMut(&mut [u8]);
 
 /// What another implementation makes: `testdata/duplicate.txt`.
 #[cfg(test)]

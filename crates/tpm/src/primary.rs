@@ -12,7 +12,7 @@ use crate::crypto::Point;
 use crate::policy::name;
 use crate::session::{Purpose, Session};
 use crate::wire::{Reader, Writer};
-use crate::{Chance, Error};
+use crate::{Error, RandomBytes};
 
 pub(crate) const NULL_ALGORITHM: u16 = 0x0010;
 pub(crate) const SHA_256: u16 = 0x000b;
@@ -100,10 +100,10 @@ impl Primary {
         &self,
         tpm: &mut dyn Transport,
         purpose: Purpose,
-        chance: Chance<'_>,
+        random: RandomBytes<'_>,
         work: impl FnOnce(&mut dyn Transport, &mut Session) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut session = Session::start(tpm, (self.handle, &self.point, &self.x), purpose, chance)?;
+        let mut session = Session::start(tpm, (self.handle, &self.point, &self.x), purpose, random)?;
         let done = work(tpm, &mut session);
         command::flush(tpm, session.handle);
         done

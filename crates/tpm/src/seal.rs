@@ -18,7 +18,7 @@ use crate::primary::{
 };
 use crate::session::{Encrypted, Purpose, Session};
 use crate::wire::{Reader, Writer};
-use crate::{Chance, Code, Error, Secret};
+use crate::{Code, Error, RandomBytes, Secret};
 
 const OWNER: u32 = 0x4000_0001;
 const STORAGE_KEY: u32 =
@@ -44,10 +44,10 @@ pub fn seal(
     tpm: &mut dyn Transport,
     key: &[u8],
     policy: Policy,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Result<Sealed, Error> {
     let storage = storage_key(tpm)?;
-    let made = storage.with_session(tpm, Purpose::Authorise, chance, |tpm, session| {
+    let made = storage.with_session(tpm, Purpose::Authorise, random, |tpm, session| {
         create(tpm, &storage, session, key, &policy)
     });
     command::flush(tpm, storage.handle);
@@ -76,11 +76,11 @@ fn create(
 }
 
 /// The key again.
-pub fn unseal(tpm: &mut dyn Transport, sealed: &Sealed, chance: Chance<'_>) -> Result<Secret, Error> {
+pub fn unseal(tpm: &mut dyn Transport, sealed: &Sealed, random: RandomBytes<'_>) -> Result<Secret, Error> {
     let storage = storage_key(tpm)?;
     let found = match storage.name == sealed.storage_key {
-        true => sealed.load(tpm, &storage, &mut *chance).and_then(|object| {
-            let key = sealed.open(tpm, &storage, object, chance);
+        true => sealed.load(tpm, &storage, &mut *random).and_then(|object| {
+            let key = sealed.open(tpm, &storage, object, random);
             command::flush(tpm, object);
             key
         }),
@@ -91,8 +91,13 @@ pub fn unseal(tpm: &mut dyn Transport, sealed: &Sealed, chance: Chance<'_>) -> R
 }
 
 impl Sealed {
-    fn load(&self, tpm: &mut dyn Transport, storage: &Primary, chance: Chance<'_>) -> Result<u32, Error> {
-        let loaded = storage.with_session(tpm, Purpose::Authorise, chance, |tpm, session| {
+    fn load(
+        &self,
+        tpm: &mut dyn Transport,
+        storage: &Primary,
+        random: RandomBytes<'_>,
+    ) -> Result<u32, Error> {
+        let loaded = storage.with_session(tpm, Purpose::Authorise, random, |tpm, session| {
             let parameters = Writer::new().sized(&self.private).sized(&self.public);
             session.ask(tpm, command::LOAD, storage.named(), parameters, Encrypted::default())
         });
@@ -109,9 +114,9 @@ impl Sealed {
         tpm: &mut dyn Transport,
         storage: &Primary,
         object: u32,
-        chance: Chance<'_>,
+        random: RandomBytes<'_>,
     ) -> Result<Secret, Error> {
-        storage.with_session(tpm, Purpose::Policy, chance, |tpm, session| {
+        storage.with_session(tpm, Purpose::Policy, random, |tpm, session| {
             self.policy.meet(tpm, session)?;
             unsealed(tpm, session, object, &self.public)
         })

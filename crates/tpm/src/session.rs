@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use crate::command::{self, Answer, Command, Transport};
 use crate::crypto::{self, Digest32, Point, Way};
 use crate::wire::{Reader, Writer};
-use crate::{Chance, Error};
+use crate::{Error, RandomBytes};
 
 /// No object.
 const NULL: u32 = 0x4000_0007;
@@ -62,14 +62,14 @@ impl Session {
         tpm: &mut dyn Transport,
         key: (u32, &Point, &[u8]),
         purpose: Purpose,
-        chance: Chance<'_>,
+        random: RandomBytes<'_>,
     ) -> Result<Self, Error> {
         let (handle, point, x) = key;
         let command = command::START_AUTH_SESSION;
         let damaged = Error::Answer { command: command::CREATE_PRIMARY.0 };
-        let (salt, told) = crypto::agree(point, x, "SECRET", chance).ok_or(damaged)?;
+        let (salt, told) = crypto::agree(point, x, "SECRET", random).ok_or(damaged)?;
         let mut ours = [0; 32];
-        chance(&mut ours);
+        random(&mut ours);
         let secret = Writer::new().sized(&told.x).sized(&told.y);
         let parameters = Writer::new().sized(&ours).sized(secret.bytes()).u8(purpose as u8);
         let parameters = SYMMETRIC.into_iter().fold(parameters, Writer::u16).u16(SHA_256);

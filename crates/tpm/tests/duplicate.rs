@@ -5,11 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod chance;
 mod emulator;
+mod random;
 
-use chance::chance;
 use emulator::Emulator;
+use random::random;
 use tpm::{DeviceKey, Duplicate, Error, seal_for, unseal_here};
 
 const KEY: &[u8; 32] = b"the bytes that nobody may see...";
@@ -17,11 +17,11 @@ const KEY: &[u8; 32] = b"the bytes that nobody may see...";
 fn sealed(tpm: &mut Emulator) -> Duplicate {
     let shown = DeviceKey::of(tpm).unwrap().to_pem();
     let device = DeviceKey::from_file(shown.as_bytes()).unwrap();
-    seal_for(&device, KEY, &mut chance)
+    seal_for(&device, KEY, &mut random)
 }
 
 fn open(tpm: &mut Emulator, sealed: &Duplicate) -> Result<Vec<u8>, Error> {
-    unseal_here(tpm, sealed, &mut chance).map(|key| key.to_vec())
+    unseal_here(tpm, sealed, &mut random).map(|key| key.to_vec())
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn keys_of_all_lengths_come_back() {
     let device = DeviceKey::of(&mut tpm).unwrap();
     for length in [1, 16, 100, 128] {
         let key = vec![7; length];
-        let sealed = seal_for(&device, &key, &mut chance);
+        let sealed = seal_for(&device, &key, &mut random);
         assert_eq!(open(&mut tpm, &sealed).unwrap(), key);
     }
 }

@@ -4,11 +4,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod chance;
 mod emulator;
+mod random;
 
-use chance::chance;
 use emulator::Emulator;
+use random::random;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use tpm::{
@@ -29,11 +29,11 @@ fn bound(tpm: &mut Emulator, numbers: &[u8]) -> Policy {
 
 fn sealed(tpm: &mut Emulator, numbers: &[u8]) -> Sealed {
     let policy = bound(tpm, numbers);
-    seal(tpm, KEY, policy, &mut chance).unwrap()
+    seal(tpm, KEY, policy, &mut random).unwrap()
 }
 
 fn open(tpm: &mut Emulator, sealed: &Sealed) -> Result<Vec<u8>, Error> {
-    unseal(tpm, sealed, &mut chance).map(|key| key.to_vec())
+    unseal(tpm, sealed, &mut random).map(|key| key.to_vec())
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn an_upgrade_that_was_approved_does_not_lock_itself_out() {
         Signed { pcrs: pcrs(&[11]), key: approver.public(), approvals: vec![approver.approve(&old)] };
     let values = read_pcrs(&mut tpm, pcrs(&[7])).unwrap();
     let policy = Policy { values, signed: Some(signed) };
-    let mut sealed = seal(&mut tpm, KEY, policy, &mut chance).unwrap();
+    let mut sealed = seal(&mut tpm, KEY, policy, &mut random).unwrap();
     assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY);
 
     extend(&mut tpm, 11, &MEASURED).unwrap();
@@ -235,12 +235,12 @@ fn an_answer_that_somebody_changed_is_noticed() {
     // The proof, the attributes before it, the TPM's number before those, the key's last byte before that.
     for byte in [1, 35, 36, 70] {
         let mut between = Between { tpm: &mut tpm, command: UNSEAL, byte };
-        let error = unseal(&mut between, &sealed, &mut chance).unwrap_err();
+        let error = unseal(&mut between, &sealed, &mut random).unwrap_err();
         assert!(matches!(error, Error::Forged { .. } | Error::Answer { .. }), "{byte}: {error}");
     }
     const CREATE_PRIMARY: u32 = 0x131;
     let answers =
-        unseal(&mut Between { tpm: &mut tpm, command: CREATE_PRIMARY, byte: 1 }, &sealed, &mut chance);
+        unseal(&mut Between { tpm: &mut tpm, command: CREATE_PRIMARY, byte: 1 }, &sealed, &mut random);
     assert_eq!(answers.unwrap(), KEY.to_vec().into(), "what is not used may be anything");
     assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY);
 }
@@ -253,7 +253,7 @@ fn damaged_answers_of_every_command_are_refused() {
         for byte in [12, 20, 40] {
             // Never a panic, never another key.
             let mut between = Between { tpm: &mut tpm, command, byte };
-            if let Ok(key) = unseal(&mut between, &sealed, &mut chance) {
+            if let Ok(key) = unseal(&mut between, &sealed, &mut random) {
                 assert_eq!(key.as_slice(), KEY);
             }
         }
@@ -299,7 +299,7 @@ fn a_tpm_that_goes_away_is_named() {
 fn who_holds_the_key_approves_what_is_yet_to_run() {
     let mut tpm = Emulator::start();
     let demand = tpm::Demand { fixed: pcrs(&[7]), approved: pcrs(&[11]), ..tpm::Demand::default() };
-    let mut sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut chance).unwrap();
+    let mut sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut random).unwrap();
     assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY);
 
     // A register that a new system extends once, from zeros.
@@ -309,7 +309,7 @@ fn who_holds_the_key_approves_what_is_yet_to_run() {
         Values::from([(11, value.as_ref().try_into().unwrap())])
     };
     let new = measured(MEASURED);
-    assert_eq!(tpm::approve(&mut tpm, &mut sealed, &new, &mut chance), Ok(true));
+    assert_eq!(tpm::approve(&mut tpm, &mut sealed, &new, &mut random), Ok(true));
     let sealed = &mut Sealed::from_json(&sealed.to_json()).unwrap();
     extend(&mut tpm, 11, &MEASURED).unwrap();
     assert_eq!(open(&mut tpm, sealed).unwrap(), KEY, "the new system");
@@ -318,7 +318,7 @@ fn who_holds_the_key_approves_what_is_yet_to_run() {
 
     // As many as are kept, and no more: the oldest goes, and never that of the system that runs.
     for count in 0..3 {
-        assert_eq!(tpm::approve(&mut tpm, sealed, &measured([count; 32]), &mut chance), Ok(true));
+        assert_eq!(tpm::approve(&mut tpm, sealed, &measured([count; 32]), &mut random), Ok(true));
     }
     assert_eq!(sealed.policy.signed.as_ref().unwrap().approvals.len(), tpm::MOST_APPROVALS);
     assert_eq!(open(&mut tpm, sealed).unwrap(), KEY, "the running one");
@@ -326,9 +326,9 @@ fn who_holds_the_key_approves_what_is_yet_to_run() {
     assert_eq!(open(&mut tpm, sealed), Err(Error::NotApproved(vec![11])));
 
     // Who cannot open does not approve.
-    assert!(tpm::approve(&mut tpm, sealed, &measured([9; 32]), &mut chance).is_err());
+    assert!(tpm::approve(&mut tpm, sealed, &measured([9; 32]), &mut random).is_err());
     let mut plain = self::sealed(&mut tpm, &[7]);
-    assert_eq!(tpm::approve(&mut tpm, &mut plain, &new, &mut chance), Ok(false));
+    assert_eq!(tpm::approve(&mut tpm, &mut plain, &new, &mut random), Ok(false));
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn a_key_that_was_sealed_elsewhere_is_approved_for_the_systems_of_its_disk() {
     extend(&mut tpm, 11, &[1; 32]).unwrap();
     let systems = vec![Values::from([(11, [0; 32])])];
     let demand = tpm::Demand { approved: pcrs(&[11]), systems, ..tpm::Demand::default() };
-    let sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut chance).unwrap();
+    let sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut random).unwrap();
     assert_eq!(open(&mut tpm, &sealed), Err(Error::NotApproved(vec![11])), "what installs");
     tpm.restart();
     assert_eq!(open(&mut tpm, &sealed).unwrap(), KEY, "what was installed");
@@ -351,7 +351,7 @@ fn a_key_is_sealed_for_a_start_that_is_yet_to_come() {
     let given = Values::from([(15, [0; 32])]);
     for fixed in [pcrs(&[7]), pcrs(&[7, 15])] {
         let demand = tpm::Demand { fixed, given: given.clone(), ..tpm::Demand::default() };
-        let sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut chance).unwrap();
+        let sealed = tpm::seal_to(&mut tpm, KEY, &demand, &mut random).unwrap();
         assert_eq!(open(&mut tpm, &sealed), Err(Error::Changed(vec![15])));
         // The token is not secret: with the demand taken out of it the TPM keeps the key.
         let mut without = sealed.clone();

@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    fn chance(bytes: &mut [u8]) {
+    fn random(bytes: &mut [u8]) {
         let mut state = 7_u32;
         for byte in bytes {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -167,7 +167,7 @@ mod tests {
         ];
         let format =
             Format { data_offset: 1 << 20, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 512) };
-        let change = format.make(&[0x5a; 64], &slots, &mut chance).unwrap();
+        let change = format.make(&[0x5a; 64], &slots, &mut random).unwrap();
         let mut device = vec![0; 1 << 20];
         for extent in change.steps.iter().flatten() {
             let at = usize::try_from(extent.offset).unwrap();

@@ -19,8 +19,8 @@ const KEY_BYTES: usize = 32;
 /// The config of an entry, for the device with this key alone.
 pub fn seal(device: &DeviceKey, config: &[u8]) -> Result<Vec<u8>, Error> {
     let mut key = Zeroizing::new([0; KEY_BYTES]);
-    chance(key.as_mut_slice());
-    let carrier = tpm::seal_for(device, key.as_slice(), &mut chance);
+    random(key.as_mut_slice());
+    let carrier = tpm::seal_for(device, key.as_slice(), &mut random);
     let parts = Parts {
         device: ondisk::Digest(carrier.device),
         public: &carrier.public,
@@ -46,7 +46,7 @@ pub fn open(sealed: &Sealed<'_>, tpm: &mut dyn Transport) -> Result<Zeroizing<Ve
         private: sealed.parts.private.to_vec(),
         seed: sealed.parts.seed.to_vec(),
     };
-    let key = tpm::unseal_here(tpm, &carrier, &mut chance)?;
+    let key = tpm::unseal_here(tpm, &carrier, &mut random)?;
     let mut text = Zeroizing::new(sealed.body.to_vec());
     let opened = cipher(&key)?.open_in_place(nonce(), Aad::from(sealed.head), &mut text);
     let length = opened.map_err(|_| Error::NotThisKey)?.len();
@@ -63,7 +63,7 @@ fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; NONCE_LEN])
 }
 
-fn chance(bytes: &mut [u8]) {
+fn random(bytes: &mut [u8]) {
     SystemRandom::new()
         .fill(bytes)
         .expect("invariant: the kernel has random numbers long before a program runs");

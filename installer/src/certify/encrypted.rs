@@ -77,9 +77,9 @@ impl Host for EncryptedHost {
             flags: Vec::new(),
             keys: self.keys.clone(),
         };
-        let mut chance = chance(&mut self.numbers);
+        let mut random = random(&mut self.numbers);
         let mut part = self.inner.open(table, partition)?;
-        encryption::format(&mut *part, &partition.name, &protection, &mut chance).map(drop)
+        encryption::format(&mut *part, &partition.name, &protection, &mut random).map(drop)
     }
 
     fn format(&mut self, table: &Table, partition: &Partition) -> Result<(), Error> {
@@ -88,7 +88,7 @@ impl Host for EncryptedHost {
     }
 }
 
-fn chance(numbers: &mut Numbers) -> impl FnMut(&mut [u8]) + '_ {
+fn random(numbers: &mut Numbers) -> impl FnMut(&mut [u8]) + '_ {
     |bytes| bytes.copy_from_slice(&numbers.bytes(bytes.len()))
 }
 
@@ -243,7 +243,7 @@ fn change(variant: Variant<'_>, before: &[Key], after: &[Key]) -> Result<Case, F
             let first = wanted.iter().take(1).cloned().map(Ok).collect();
             let mut opened = encryption::open(&mut part, "STATE", first)?;
             let wanted = Wanted { keys: &wanted, ..Wanted::default() };
-            let done = encryption::synchronise(&mut part, &mut opened, wanted, &mut chance(&mut numbers));
+            let done = encryption::synchronise(&mut part, &mut opened, wanted, &mut random(&mut numbers));
             if !done.problems.is_empty() {
                 return Err(format!("{:?}", done.problems).into());
             }

@@ -24,7 +24,8 @@ use std::fmt;
 
 use ondisk::Step;
 use ondisk::luks2::{
-    Chance, Cipher, Copy, Cost, Fault, Format, Header, Id, NewSlot, Refusal, Secret, SlotError, UnlockError,
+    Cipher, Copy, Cost, Fault, Format, Header, Id, NewSlot, RandomBytes, Refusal, Secret, SlotError,
+    UnlockError,
 };
 use unlock::{KeyKind, Refused, SealedKey, Volume};
 
@@ -99,7 +100,7 @@ pub fn format(
     part: &mut dyn BlockDevice,
     name: &str,
     protection: &Protection,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Result<Opened, Error> {
     let failed = |reason: String| Error::Encrypt { name: name.to_owned(), reason };
     if protection.keys.is_empty() {
@@ -110,7 +111,7 @@ pub fn format(
         return Err(failed(format!("the partition has no room behind a header of {mebibytes} MiB")));
     }
     let (mut keys, mut refused) = (Vec::new(), Vec::new());
-    for minted in vault::mint(&one_a_slot(&protection.keys), None, chance) {
+    for minted in vault::mint(&one_a_slot(&protection.keys), None, random) {
         match minted {
             Ok(key) => keys.push(key),
             Err(why) => refused.push(why),
@@ -122,14 +123,14 @@ pub fn format(
         return Err(failed(format!("no key can be had: {}", reasons.join("; "))));
     };
     let mut key = Secret::new(vec![0; protection.key_bytes]);
-    chance(&mut key);
+    random(&mut key);
     let sector_bytes = protection.sector_bytes.unwrap_or_else(|| part.sector_bytes());
-    let mut format = Format::new(&uuid(chance), sector_bytes);
+    let mut format = Format::new(&uuid(random), sector_bytes);
     format.data_offset = HEADER_BYTES;
     format.cipher = protection.cipher;
     format.flags.clone_from(&protection.flags);
     let slots: Vec<NewSlot<'_>> = keys.iter().map(new_slot).collect();
-    let change = format.make(&key, &slots, chance)?;
+    let change = format.make(&key, &slots, random)?;
     // The header covers the start. At the end a superblock of what was here before would contradict it.
     let end = END_BYTES.min(part.bytes().saturating_sub(HEADER_BYTES));
     let from = part.bytes().saturating_sub(end);
@@ -254,9 +255,9 @@ fn new_slot(key: &Minted) -> NewSlot<'_> {
 }
 
 /// A random UUID, as text.
-fn uuid(chance: Chance<'_>) -> String {
+fn uuid(random: RandomBytes<'_>) -> String {
     let mut bytes = [0_u8; 16];
-    chance(&mut bytes);
+    random(&mut bytes);
     let mut number = u128::from_be_bytes(bytes);
     // RFC 9562: version 4, variant 10.
     number = number & !(0xf << 76) | 0x4 << 76;

@@ -6,7 +6,7 @@
 //! Fails by: collecting: what could be done is done, the rest is told and tried again at the next opening.
 //! Source: docs/users/encryption.md.
 
-use ondisk::luks2::{Chance, Change, ChangeError, Header, Id};
+use ondisk::luks2::{Change, ChangeError, Header, Id, RandomBytes};
 use unlock::{SealedKey, Threads};
 
 use super::vault::mint;
@@ -42,7 +42,7 @@ pub fn synchronise(
     part: &mut dyn BlockDevice,
     opened: &mut Opened,
     wanted: Wanted<'_>,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Synchronised {
     let mut done = Synchronised::default();
     let own = opened.unlocked.slot;
@@ -51,7 +51,7 @@ pub fn synchronise(
             continue;
         }
         let anew = wanted.sealed_anew.contains(&key.slot);
-        match bring(part, opened, key, anew, chance) {
+        match bring(part, opened, key, anew, random) {
             Ok(Brought::Nothing) => {}
             Ok(Brought::Added) => done.added.push(key.slot),
             Ok(Brought::Replaced) => done.replaced.push(key.slot),
@@ -95,7 +95,7 @@ fn bring(
     opened: &mut Opened,
     key: &Key,
     anew: bool,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Result<Brought, String> {
     let slot = Id(key.slot);
     let is_there = opened.header.metadata.keyslots.contains_key(&slot);
@@ -110,15 +110,15 @@ fn bring(
             Holds::Other => {}
         }
     }
-    let minted = mint(&[key], Some(&opened.header), chance)
+    let minted = mint(&[key], Some(&opened.header), random)
         .pop()
         .ok_or("no key was made")?
         .map_err(|refused| refused.why)?;
     let new = new_slot(&minted);
     let volume_key = &opened.unlocked.key;
     let (change, brought) = match is_there {
-        true => (opened.header.replace(volume_key, slot, &new, chance), Brought::Replaced),
-        false => (opened.header.add(volume_key, &new, chance), Brought::Added),
+        true => (opened.header.replace(volume_key, slot, &new, random), Brought::Replaced),
+        false => (opened.header.add(volume_key, &new, random), Brought::Added),
     };
     self::change(part, &mut opened.header, change).map(|()| brought)
 }

@@ -28,7 +28,7 @@ pub(super) fn protection(keys: &[Key]) -> Protection {
 }
 
 /// Bytes that are never the same twice.
-pub(super) fn chance() -> impl FnMut(&mut [u8]) {
+pub(super) fn random() -> impl FnMut(&mut [u8]) {
     let mut state = 1_u64;
     move |bytes| {
         for byte in bytes {
@@ -40,7 +40,7 @@ pub(super) fn chance() -> impl FnMut(&mut [u8]) {
 
 pub(super) fn made(keys: &[Key]) -> Memory {
     let mut disk = Memory::new(BYTES, 512);
-    format(&mut disk, "STATE", &protection(keys), &mut chance()).unwrap();
+    format(&mut disk, "STATE", &protection(keys), &mut random()).unwrap();
     disk
 }
 
@@ -86,7 +86,7 @@ fn slots_follow_the_config() {
     let mut disk = made(&[old.clone(), key(2, "forgotten"), key(3, "other")]);
     let keys = [new.clone(), old.clone(), key(3, "changed"), key(3, "an older spelling")];
     let mut opened = try_all(&mut disk, &keys).unwrap();
-    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut chance());
+    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut random());
     let expected = Synchronised { added: vec![1], replaced: vec![3], removed: vec![2], problems: Vec::new() };
     assert_eq!(done, expected);
     assert_eq!(slots(&mut disk), [0, 1, 3]);
@@ -96,10 +96,10 @@ fn slots_follow_the_config() {
     // The second half of a rotation: the old key goes.
     let keys = [new.clone()];
     let mut opened = try_all(&mut disk, &keys).unwrap();
-    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut chance());
+    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut random());
     assert_eq!(done.removed, [0, 3]);
     assert!(opens(&mut disk, &new) && !opens(&mut disk, &old));
-    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut chance());
+    let done = synchronise(&mut disk, &mut opened, all(&keys), &mut random());
     assert_eq!(done, Synchronised::default());
 }
 
@@ -116,7 +116,7 @@ fn a_slot_that_cannot_be_tried_stays() {
     let slot = opened.header.metadata.keyslots.get_mut(&Id(1)).unwrap();
     slot.area.as_mut().unwrap().offset = BYTES * 2;
     let before = slots(&mut disk);
-    let done = synchronise(&mut disk, &mut opened, all(&[first, key(1, "other")]), &mut chance());
+    let done = synchronise(&mut disk, &mut opened, all(&[first, key(1, "other")]), &mut random());
     assert_eq!(done.problems.len(), 1, "{done:?}");
     assert!(done.problems[0].0 == 1 && done.problems[0].1.starts_with("key slot 1: "), "{done:?}");
     assert_eq!(slots(&mut disk), before);
@@ -150,7 +150,7 @@ fn every_cut_of_a_rotation_leaves_a_key() {
         let start = [old.clone(), key(1, "before")];
         let mut disk = Recorder::new(made(&start));
         let mut opened = try_all(&mut disk, &keys).unwrap();
-        let done = synchronise(&mut disk, &mut opened, all(&keys), &mut chance());
+        let done = synchronise(&mut disk, &mut opened, all(&keys), &mut random());
         assert_eq!(done.problems, []);
         disk.acknowledge("rotation");
         let count = disk.finish().0.each_state(&|_| true, |mut state| {
@@ -167,7 +167,7 @@ fn every_cut_of_a_rotation_leaves_a_key() {
 fn nothing_of_before_is_left_before_the_data() {
     let mut disk = Memory::new(BYTES, 4096);
     disk.write_at(HEADER_BYTES - 4096, &[0x5a; 4096]).unwrap();
-    format(&mut disk, "STATE", &protection(&[key(0, "first")]), &mut chance()).unwrap();
+    format(&mut disk, "STATE", &protection(&[key(0, "first")]), &mut random()).unwrap();
     let mut end = [1; 4096];
     disk.read_at(HEADER_BYTES - 4096, &mut end).unwrap();
     assert!(end.iter().all(|byte| *byte == 0));
@@ -200,6 +200,6 @@ fn a_superblock_at_the_end_goes_with_what_was_there_before() {
     let at = BYTES - 8192;
     disk.write_at(at, b"\xfc\x4e\x2b\xa9\x01").unwrap();
     disk.write_at(at + 144, &(at / 512).to_le_bytes()).unwrap();
-    format(&mut disk, "STATE", &protection(&[key(0, "first")]), &mut chance()).unwrap();
+    format(&mut disk, "STATE", &protection(&[key(0, "first")]), &mut random()).unwrap();
     assert!(opens(&mut disk, &key(0, "first")));
 }

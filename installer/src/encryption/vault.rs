@@ -4,7 +4,7 @@
 //! Does not: speak to a server or a TPM: a [`Vault`] does. Keep a key that was sealed: the next opening has it unsealed.
 //! Fails by: the vault's sentence; a vault has a deadline of its own, which that names.
 
-use ondisk::luks2::{Chance, Cost, Header, Secret, Token};
+use ondisk::luks2::{Cost, Header, RandomBytes, Secret, Token};
 use serde_json::{Map, Value};
 use unlock::{KEY_BYTES, KeyKind, Refused, SealedKey, mark};
 
@@ -60,22 +60,26 @@ struct Blank<'k> {
 
 /// Has all keys sealed that are to be, at once. `held`: what the header holds for them. A key that takes the place of one
 /// that was bound to no volume is unsealed once before.
-pub(super) fn mint(keys: &[&Key], held: Option<&Header>, chance: Chance<'_>) -> Vec<Result<Minted, Refused>> {
+pub(super) fn mint(
+    keys: &[&Key],
+    held: Option<&Header>,
+    random: RandomBytes<'_>,
+) -> Vec<Result<Minted, Refused>> {
     let blanks: Vec<Blank<'_>> = keys
         .iter()
         .map(|key| {
-            let mut random = Secret::new(vec![0; KEY_BYTES]);
-            chance(&mut random);
+            let mut secret = Secret::new(vec![0; KEY_BYTES]);
+            random(&mut secret);
             let other = held.is_some_and(|header| key.is_bound_otherwise(header));
             let held = held.and_then(|header| key.held(header));
             if let KeySecret::Sealed(seal) = &key.secret
                 && let Some(volume) = seal.bound_volume(&key.kind, held.as_ref())
             {
-                mark(&mut random, volume);
+                mark(&mut secret, volume);
             }
             let settings = key.settings(held.as_ref());
             // The old key goes with it: whoever sealed that one may not give back this one.
-            Blank { key, random, settings, must_open: other }
+            Blank { key, random: secret, settings, must_open: other }
         })
         .collect();
     std::thread::scope(|scope| {

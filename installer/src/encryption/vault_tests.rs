@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use unlock::SealedKey;
 
-use super::tests::{CHEAP, chance, key, made, opens, protection, slots, try_all};
+use super::tests::{CHEAP, key, made, opens, protection, random, slots, try_all};
 use super::*;
 use crate::device::{Memory, Recorder};
 
@@ -108,7 +108,7 @@ fn usual(slot: u8, vault: &Arc<Vault>) -> Key {
 /// Opens with the last key, whose slot stays as it is.
 fn follow(disk: &mut dyn BlockDevice, keys: &[Key], sealed_anew: &[u8]) -> Synchronised {
     let mut opened = try_all(disk, &keys[keys.len() - 1..]).unwrap();
-    synchronise(disk, &mut opened, Wanted { keys, kept: &[], sealed_anew }, &mut chance())
+    synchronise(disk, &mut opened, Wanted { keys, kept: &[], sealed_anew }, &mut random())
 }
 
 fn tokens(disk: &mut Memory) -> Vec<u8> {
@@ -237,7 +237,7 @@ fn a_lock_that_the_config_takes_away_is_sealed_anew() {
         vault.lies.store(true, Ordering::Relaxed);
         let keys = [usual(0, &vault)];
         let wanted = Wanted { keys: &keys, ..Wanted::default() };
-        let done = synchronise(&mut disk, &mut opened, wanted, &mut chance());
+        let done = synchronise(&mut disk, &mut opened, wanted, &mut random());
         assert_eq!(done.problems, [(0, "key slot 0: sealed, but another key was unsealed".to_owned())]);
         assert_eq!(luks2::read(&mut &mut disk).unwrap().header, before);
     }
@@ -330,7 +330,7 @@ fn a_volume_is_made_with_the_keys_that_can_be_had() {
     vault.is_down.store(true, Ordering::Relaxed);
     let mut disk = Memory::new(HEADER_BYTES + (1 << 20), 512);
     let keys = [sealed(0, &vault), key(1, "local")];
-    let opened = format(&mut disk, "STATE", &protection(&keys), &mut chance()).unwrap();
+    let opened = format(&mut disk, "STATE", &protection(&keys), &mut random()).unwrap();
     assert_eq!((opened.unlocked.slot, opened.refused.len()), (1, 1));
     // The next opening with the server makes the slot.
     vault.is_down.store(false, Ordering::Relaxed);
@@ -338,7 +338,7 @@ fn a_volume_is_made_with_the_keys_that_can_be_had() {
     assert_eq!(tokens(&mut disk), [0]);
     vault.is_down.store(true, Ordering::Relaxed);
     let mut disk = Memory::new(HEADER_BYTES + (1 << 20), 512);
-    let error = format(&mut disk, "STATE", &protection(&keys[..1]), &mut chance()).unwrap_err().to_string();
+    let error = format(&mut disk, "STATE", &protection(&keys[..1]), &mut random()).unwrap_err().to_string();
     assert_eq!(error, "encrypt STATE: no key can be had: kms key for slot 0: connection refused");
 }
 
@@ -412,7 +412,7 @@ fn a_bound_key_that_is_not_unsealed_again_takes_no_slot() {
     assert_eq!(done.problems, [(0, "key slot 0: sealed, but another key was unsealed".to_owned())]);
     assert_eq!(luks2::read(&mut &mut disk).unwrap().header, before);
     let mut disk = Memory::new(HEADER_BYTES + (1 << 20), 512);
-    let error = format(&mut disk, "STATE", &protection(&[sealed(0, &new)]), &mut chance()).unwrap_err();
+    let error = format(&mut disk, "STATE", &protection(&[sealed(0, &new)]), &mut random()).unwrap_err();
     assert!(error.to_string().contains("no key can be had: kms key for slot 0: sealed, but"), "{error}");
 }
 
@@ -500,7 +500,7 @@ fn a_volume_is_not_made_with_a_recovery_key_alone() {
     vault.is_down.store(true, Ordering::Relaxed);
     let mut disk = Memory::new(HEADER_BYTES + (1 << 20), 512);
     let keys = [with_people(0), sealed(1, &vault)];
-    let error = format(&mut disk, "STATE", &protection(&keys), &mut chance()).unwrap_err().to_string();
+    let error = format(&mut disk, "STATE", &protection(&keys), &mut random()).unwrap_err().to_string();
     assert_eq!(error, "encrypt STATE: no key can be had: kms key for slot 1: connection refused");
     assert!(luks2::read(&mut &mut disk).is_err());
 }
@@ -520,14 +520,14 @@ fn a_recovery_key_seals_the_failed_slots_anew() {
     // Down as well: the slot stays as it is, and is told.
     there.is_down.store(true, Ordering::Relaxed);
     let mut opened = try_all(&mut disk, &[typed(3, &secret)]).unwrap();
-    let done = synchronise(&mut disk, &mut opened, wanted, &mut chance());
+    let done = synchronise(&mut disk, &mut opened, wanted, &mut random());
     assert_eq!(done.problems, [(0, "key slot 0: connection refused".to_owned())]);
     assert!(opens(&mut disk, &sealed(0, &lost)));
     there.is_down.store(false, Ordering::Relaxed);
     there.lies.store(false, Ordering::Relaxed);
     let mut disk = Recorder::new(disk);
     let mut opened = try_all(&mut disk, &[typed(3, &secret)]).unwrap();
-    let done = synchronise(&mut disk, &mut opened, wanted, &mut chance());
+    let done = synchronise(&mut disk, &mut opened, wanted, &mut random());
     assert_eq!((done.replaced, done.problems, done.removed), (vec![0], vec![], vec![]));
     disk.acknowledge("sealed anew");
     let count = disk.finish().0.each_state(&|_| true, |mut state| {

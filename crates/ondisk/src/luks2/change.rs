@@ -13,7 +13,7 @@ use super::kdf::{self, Cost, KdfError};
 use super::metadata::{Area, Config, Digest, Id, Metadata, Segment, Token};
 use super::slot;
 use super::validate;
-use super::{Chance, Cipher, Header, Invalid, SLOTS};
+use super::{Cipher, Header, Invalid, RandomBytes, SLOTS};
 use crate::field::round_up;
 use crate::{Extent, Step};
 
@@ -127,26 +127,31 @@ impl Format {
         }
     }
 
-    /// A header for this volume key, as many bytes of chance as the cipher takes, with its first slots. Everything before the data is overwritten,
+    /// A header for this volume key, as many random bytes as the cipher takes, with its first slots. Everything before the data is overwritten,
     /// so that no older key survives.
-    pub fn make(&self, key: &[u8], slots: &[NewSlot<'_>], chance: Chance<'_>) -> Result<Change, ChangeError> {
+    pub fn make(
+        &self,
+        key: &[u8],
+        slots: &[NewSlot<'_>],
+        random: RandomBytes<'_>,
+    ) -> Result<Change, ChangeError> {
         if !self.cipher.key_bytes().contains(&key.len()) {
             return Err(ChangeError::Key);
         }
         let mut salts = [[0; 64]; 2];
-        salts.iter_mut().for_each(|salt| chance(salt));
+        salts.iter_mut().for_each(|salt| random(salt));
         let mut header = Header {
             uuid: self.uuid.clone(),
             label: self.label.clone(),
             subsystem: self.subsystem.clone(),
             epoch: 0,
-            metadata: self.metadata(key, chance)?,
+            metadata: self.metadata(key, random)?,
             copy_bytes: self.copy_bytes,
             salts,
         };
         let mut areas = Vec::new();
         for slot in slots {
-            areas.push(header.insert(key, slot, chance)?);
+            areas.push(header.insert(key, slot, random)?);
         }
         let mut change = header.committed()?;
         change.steps.insert(0, areas);
@@ -154,7 +159,7 @@ impl Format {
         Ok(change)
     }
 
-    fn metadata(&self, key: &[u8], chance: Chance<'_>) -> Result<Metadata, ChangeError> {
+    fn metadata(&self, key: &[u8], random: RandomBytes<'_>) -> Result<Metadata, ChangeError> {
         let copies = self.copy_bytes.saturating_mul(2);
         let unknown = serde_json::Map::new;
         let config = Config {
@@ -176,7 +181,7 @@ impl Format {
             unknown: unknown(),
         };
         let mut salt = alloc::vec![0; DIGEST_SALT_BYTES];
-        chance(&mut salt);
+        random(&mut salt);
         let mut digest = alloc::vec![0; DIGEST_BYTES];
         kdf::pbkdf2("sha256", key, &salt, DIGEST_ROUNDS, &mut digest).map_err(ChangeError::Kdf)?;
         let digest = Digest {
@@ -195,9 +200,14 @@ impl Format {
 
 impl Header {
     /// One slot more.
-    pub fn add(&self, key: &[u8], slot: &NewSlot<'_>, chance: Chance<'_>) -> Result<Change, ChangeError> {
+    pub fn add(
+        &self,
+        key: &[u8],
+        slot: &NewSlot<'_>,
+        random: RandomBytes<'_>,
+    ) -> Result<Change, ChangeError> {
         let mut header = self.clone();
-        let area = header.insert(key, slot, chance)?;
+        let area = header.insert(key, slot, random)?;
         let mut change = header.committed()?;
         change.steps.insert(0, alloc::vec![area]);
         Ok(change)
@@ -210,7 +220,7 @@ impl Header {
         key: &[u8],
         slot: Id,
         new: &NewSlot<'_>,
-        chance: Chance<'_>,
+        random: RandomBytes<'_>,
     ) -> Result<Change, ChangeError> {
         let old = self.metadata.keyslots.get(&slot).ok_or(ChangeError::Missing(slot))?;
         let mut header = self.clone();
@@ -219,7 +229,7 @@ impl Header {
         header.metadata.keyslots.insert(RESERVED, old.clone());
         header.forget_references(slot);
         header.forget_token(slot);
-        let area = header.insert(key, &NewSlot { slot: Some(slot), ..*new }, chance)?;
+        let area = header.insert(key, &NewSlot { slot: Some(slot), ..*new }, random)?;
         header.metadata.keyslots.remove(&RESERVED);
         let mut change = header.committed()?;
         change.steps.insert(0, alloc::vec![area]);
@@ -285,7 +295,7 @@ impl Header {
         &mut self,
         key: &[u8],
         new: &NewSlot<'_>,
-        chance: Chance<'_>,
+        random: RandomBytes<'_>,
     ) -> Result<Extent<'static>, ChangeError> {
         let id = self.free_slot(new.slot)?;
         let digest = self.digest_of_key(key)?;
@@ -293,7 +303,7 @@ impl Header {
         let offset = self.gap(length).ok_or(ChangeError::NoRoom(length))?;
         let place = slot::Place { offset, key_bytes: self.data_cipher().area_key_bytes(key.len()) };
         let (slot, bytes) =
-            slot::make(key, new.passphrase, new.cost, place, chance).map_err(ChangeError::Kdf)?;
+            slot::make(key, new.passphrase, new.cost, place, random).map_err(ChangeError::Kdf)?;
         self.metadata.keyslots.insert(id, slot);
         if let Some(digest) = self.metadata.digests.get_mut(&digest) {
             digest.keyslots.push(id);

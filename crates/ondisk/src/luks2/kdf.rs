@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::argon2::{self, Failure, Inputs, LEAST_SALT_BYTES, Parameters, Variant, Workers};
 use super::metadata::{Digest, Kdf};
 use super::split::Hash;
-use super::{Chance, Secret};
+use super::{RandomBytes, Secret};
 
 /// Bytes of a salt that we make.
 const SALT_BYTES: usize = 32;
@@ -102,9 +102,9 @@ impl Cost {
     }
 
     /// How a header states this cost, with a new salt.
-    pub(super) fn stated(self, chance: Chance<'_>) -> Kdf {
+    pub(super) fn stated(self, random: RandomBytes<'_>) -> Kdf {
         let mut salt = alloc::vec![0; SALT_BYTES];
-        chance(&mut salt);
+        random(&mut salt);
         let bare = Kdf {
             kind: String::new(),
             salt,

@@ -14,7 +14,7 @@
 //! | `dump` | the header for a person |
 //!
 //! Owns: the whole header from offset 0 to the data, on the data's device or apart from it.
-//! Does not: read or write data, I/O, chance (the caller brings both), re-encryption, LUKS1, hardware keys.
+//! Does not: read or write data, I/O, random numbers (the caller brings both), re-encryption, LUKS1, hardware keys.
 //! Order of a change: the slot's area, then the first copy, then the second. Each is durable before the next, so that a power
 //! cut leaves one whole copy whose slots open.
 //! Fails by: naming the copy, the object and the rule. Passphrases and keys are never part of an error and are zeroised.
@@ -55,8 +55,8 @@ use zeroize::Zeroizing;
 /// Most key slots, and most tokens.
 pub const SLOTS: u8 = 32;
 
-/// Bytes of chance, filled by the caller.
-pub type Chance<'a> = &'a mut dyn FnMut(&mut [u8]);
+/// Fills a slice with random bytes.
+pub type RandomBytes<'a> = &'a mut dyn FnMut(&mut [u8]);
 
 /// Secret bytes; gone when dropped.
 pub type Secret = Zeroizing<alloc::vec::Vec<u8>>;

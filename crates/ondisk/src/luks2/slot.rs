@@ -12,7 +12,7 @@ use super::kdf::{self, Cost, KdfError};
 use super::metadata::{Area, Id, Keyslot, Metadata, Split};
 use super::split::{self, Hash};
 use super::validate::{AREA_STEP, STRIPES};
-use super::{Chance, Secret};
+use super::{RandomBytes, Secret};
 use crate::field::round_up;
 use crate::{ReadAt, ReadError};
 
@@ -125,15 +125,15 @@ pub(super) fn make(
     passphrase: &[u8],
     cost: Cost,
     place: Place,
-    chance: Chance<'_>,
+    random: RandomBytes<'_>,
 ) -> Result<(Keyslot, Vec<u8>), KdfError> {
     let impossible = || KdfError::Parameters("a volume key has 32 or 64 bytes".into());
-    let kdf = cost.stated(chance);
+    let kdf = cost.stated(random);
     let area_key = kdf::derive(&kdf, passphrase, place.key_bytes, &Alone)?;
     let (spread, stored) = lengths(key.len()).ok_or_else(impossible)?;
     let mut pieces = Zeroizing::new(alloc::vec![0; stored]);
     let own = pieces.get_mut(..spread).ok_or_else(impossible)?;
-    split::split(key, own, Hash::Sha256, chance).ok_or_else(impossible)?;
+    split::split(key, own, Hash::Sha256, random).ok_or_else(impossible)?;
     cipher::sectors(Cipher::AesXts, &area_key, &mut pieces, Direction::Encrypt).ok_or_else(impossible)?;
     let length = |bytes: usize| u32::try_from(bytes).map_err(|_| impossible());
     let unknown = serde_json::Map::new;

@@ -6,7 +6,7 @@
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use zeroize::Zeroizing;
 
-use super::{Chance, Secret};
+use super::{RandomBytes, Secret};
 
 /// A hash by the name that headers use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +42,14 @@ pub(super) fn merge(pieces: &[u8], key_bytes: usize, hash: Hash) -> Option<Secre
     Some(key)
 }
 
-/// Fills `pieces` with chance so that merging gives the key. `None` as above.
-pub(super) fn split(key: &[u8], pieces: &mut [u8], hash: Hash, chance: Chance<'_>) -> Option<()> {
+/// Fills `pieces` with random bytes so that merging gives the key. `None` as above.
+pub(super) fn split(key: &[u8], pieces: &mut [u8], hash: Hash, random: RandomBytes<'_>) -> Option<()> {
     if key.is_empty() || pieces.is_empty() || !pieces.len().is_multiple_of(key.len()) {
         return None;
     }
     let (mixed, last) = pieces.split_at_mut(pieces.len() - key.len());
     let mut sum = Zeroizing::new(alloc::vec![0; key.len()]);
-    chance(mixed);
+    random(mixed);
     for piece in mixed.chunks_exact(key.len()) {
         xor(&mut sum, piece);
         diffuse(&mut sum, hash);

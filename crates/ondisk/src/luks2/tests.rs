@@ -28,8 +28,8 @@ fn long() -> bool {
     env::var("BILLET_LONG").is_ok_and(|value| value == "1")
 }
 
-/// Chance that is the same in every run.
-fn chance() -> impl FnMut(&mut [u8]) {
+/// Pseudorandom bytes, the same in every run.
+fn random() -> impl FnMut(&mut [u8]) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     move |bytes| {
         for byte in bytes {
@@ -41,7 +41,7 @@ fn chance() -> impl FnMut(&mut [u8]) {
 
 fn key(bytes: usize) -> Vec<u8> {
     let mut key = vec![0; bytes];
-    chance()(&mut key);
+    random()(&mut key);
     key
 }
 
@@ -67,7 +67,7 @@ fn volume(key: &[u8]) -> (Header, Vec<u8>) {
     let mut device = vec![0; usize::try_from(SMALL_BYTES + 4096).unwrap()];
     let format =
         Format { data_offset: SMALL_BYTES, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 4096) };
-    let change = format.make(key, &[slot(PASSPHRASE)], &mut chance()).unwrap();
+    let change = format.make(key, &[slot(PASSPHRASE)], &mut random()).unwrap();
     apply(&mut device, &change.steps);
     (change.header, device)
 }

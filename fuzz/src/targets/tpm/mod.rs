@@ -49,7 +49,7 @@ const MOST_COMMANDS: usize = 2000;
 const OPERATIONS: u8 = 9;
 
 /// Random bytes that differ.
-fn chance() -> impl FnMut(&mut [u8]) {
+fn random() -> impl FnMut(&mut [u8]) {
     let mut count = 0_u8;
     move |bytes| {
         count += 1;
@@ -82,9 +82,9 @@ fn made() -> &'static Made {
     static MADE: OnceLock<Made> = OnceLock::new();
     MADE.get_or_init(|| {
         let mut chip = Chip::new(Fields::of(&[]), KEY);
-        let sealed = seal_to(&mut chip, KEY, &demand(), &mut chance()).expect("a TPM without changes seals");
+        let sealed = seal_to(&mut chip, KEY, &demand(), &mut random()).expect("a TPM without changes seals");
         let device = DeviceKey::of(&mut chip).expect("a TPM without changes has a key");
-        let duplicate = seal_for(&device, KEY, &mut chance());
+        let duplicate = seal_for(&device, KEY, &mut random());
         Made { sealed, duplicate, device }
     })
 }
@@ -115,14 +115,14 @@ fn run(input: &[u8]) -> Outcome {
         return public_key(fields.rest());
     }
     let mut chip = Chip::new(fields, KEY);
-    let (before, chance) = (input.len(), &mut chance());
+    let (before, random) = (input.len(), &mut random());
     let done = check::within(MOST_BYTES + 16 * before, || match operation {
-        0 => unseal(&mut chip, &made.sealed, chance).map(|key| key_of(&chip, &key)),
-        1 => unseal_here(&mut chip, &made.duplicate, chance).map(|key| key_of(&chip, &key)),
-        2 => seal_to(&mut chip, KEY, &demand(), chance).map(|sealed| policy_of(&sealed.policy)),
+        0 => unseal(&mut chip, &made.sealed, random).map(|key| key_of(&chip, &key)),
+        1 => unseal_here(&mut chip, &made.duplicate, random).map(|key| key_of(&chip, &key)),
+        2 => seal_to(&mut chip, KEY, &demand(), random).map(|sealed| policy_of(&sealed.policy)),
         3 => {
             let mut sealed = made.sealed.clone();
-            approve(&mut chip, &mut sealed, &next(), chance).map(|done| format!("approved {done}"))
+            approve(&mut chip, &mut sealed, &next(), random).map(|done| format!("approved {done}"))
         }
         4 => read_pcrs(&mut chip, pcrs(&(0..24).collect::<Vec<_>>()))
             .map(|values| format!("{} registers", values.len())),

@@ -36,7 +36,7 @@ fn opens(device: &[u8], passphrase: &[u8]) -> bool {
 #[test]
 fn a_slot_is_added_whole_or_not_at_all() {
     let (header, device) = volume(&key(64));
-    let change = header.add(&key(64), &slot(OTHER), &mut chance()).unwrap();
+    let change = header.add(&key(64), &slot(OTHER), &mut random()).unwrap();
     cuts(&device, &change.steps, |device, step, what| {
         assert!(opens(device, PASSPHRASE), "step {step} {what}: the old passphrase is lost");
         assert!(step < change.steps.len() || opens(device, OTHER), "the new passphrase does not open");
@@ -46,7 +46,7 @@ fn a_slot_is_added_whole_or_not_at_all() {
 #[test]
 fn a_secret_is_replaced_without_a_moment_without_one() {
     let (header, device) = volume(&key(64));
-    let change = header.replace(&key(64), Id(0), &slot(OTHER), &mut chance()).unwrap();
+    let change = header.replace(&key(64), Id(0), &slot(OTHER), &mut random()).unwrap();
     let old_area = header.metadata.keyslots[&Id(0)].area.clone().unwrap();
     cuts(&device, &change.steps, |device, step, what| {
         let (old, new) = (opens(device, PASSPHRASE), opens(device, OTHER));
@@ -64,7 +64,7 @@ fn a_secret_is_replaced_without_a_moment_without_one() {
 #[test]
 fn a_removed_slot_leaves_nothing_that_opens() {
     let (header, mut device) = volume(&key(32));
-    let change = header.add(&key(32), &slot(OTHER), &mut chance()).unwrap();
+    let change = header.add(&key(32), &slot(OTHER), &mut random()).unwrap();
     apply(&mut device, &change.steps);
     let change = change.header.remove(Id(0)).unwrap();
     cuts(&device, &change.steps, |device, step, what| {
@@ -80,7 +80,7 @@ fn a_format_that_was_cut_off_is_no_volume_or_a_whole_one() {
     let (_, before) = volume(&key(32));
     let format =
         Format { data_offset: SMALL_BYTES, ..Format::new("11111111-2222-3333-4444-555555555555", 512) };
-    let change = format.make(&key(64), &[slot(OTHER)], &mut chance()).unwrap();
+    let change = format.make(&key(64), &[slot(OTHER)], &mut random()).unwrap();
     cuts(&before, &change.steps, |device, step, what| {
         if step >= 2 {
             let there = read(&mut &*device).is_ok();
@@ -95,9 +95,9 @@ fn slots_and_room_run_out_with_an_error_that_says_so() {
     let key = key(64);
     let mut format = Format::new("11111111-2222-3333-4444-555555555555", 512);
     let fill = |format: &Format| {
-        let mut header = format.make(&key, &[slot(PASSPHRASE)], &mut chance()).unwrap().header;
+        let mut header = format.make(&key, &[slot(PASSPHRASE)], &mut random()).unwrap().header;
         loop {
-            match header.add(&key, &slot(OTHER), &mut chance()) {
+            match header.add(&key, &slot(OTHER), &mut random()) {
                 Ok(change) => header = change.header,
                 Err(error) => return (header.metadata.keyslots.len(), error),
             }
@@ -106,10 +106,10 @@ fn slots_and_room_run_out_with_an_error_that_says_so() {
     assert_eq!(fill(&format), (32, ChangeError::Full));
     format.data_offset = 1 << 20;
     assert_eq!(fill(&format), (3, ChangeError::NoRoom(258_048)));
-    let header = format.make(&key, &[slot(PASSPHRASE)], &mut chance()).unwrap().header;
+    let header = format.make(&key, &[slot(PASSPHRASE)], &mut random()).unwrap().header;
     let taken = NewSlot { slot: Some(Id(0)), ..slot(OTHER) };
-    assert_eq!(header.add(&key, &taken, &mut chance()).unwrap_err(), ChangeError::Taken(Id(0)));
-    assert_eq!(header.add(&[7; 64], &slot(OTHER), &mut chance()).unwrap_err(), ChangeError::Key);
+    assert_eq!(header.add(&key, &taken, &mut random()).unwrap_err(), ChangeError::Taken(Id(0)));
+    assert_eq!(header.add(&[7; 64], &slot(OTHER), &mut random()).unwrap_err(), ChangeError::Key);
     assert_eq!(header.remove(Id(5)).unwrap_err(), ChangeError::Missing(Id(5)));
 }
 
@@ -123,7 +123,7 @@ fn unknown_fields_tokens_and_flags_survive_a_change() {
     let mut header = read(&mut device.as_slice()).unwrap().header;
     assert_eq!(header.metadata.tokens[&Id(7)], token);
     header.metadata.keyslots.get_mut(&Id(0)).unwrap().unknown.insert("later".into(), 5.into());
-    let change = header.add(&key(64), &slot(OTHER), &mut chance()).unwrap();
+    let change = header.add(&key(64), &slot(OTHER), &mut random()).unwrap();
     apply(&mut device, &change.steps);
     let header = read(&mut device.as_slice()).unwrap().header;
     assert_eq!(header.metadata.keyslots[&Id(0)].unknown["later"], 5);
@@ -140,7 +140,7 @@ fn a_slots_own_token_comes_and_goes_with_its_secret() {
     let (header, before) = volume(&key(64));
     let tokens = |device: &[u8]| read(&mut &*device).map(|found| found.header.metadata.tokens.len()).unwrap();
     // At every cut: a slot that opens has its token, and a token has a slot.
-    let added = header.add(&key(64), &new, &mut chance()).unwrap();
+    let added = header.add(&key(64), &new, &mut random()).unwrap();
     cuts(&before, &added.steps, |device, step, what| {
         assert_eq!(tokens(device) == 1, opens(device, OTHER), "step {step} {what}");
     });
@@ -149,10 +149,10 @@ fn a_slots_own_token_comes_and_goes_with_its_secret() {
     apply(&mut device, &added.steps);
     let another = token(r#"{"type":"sealed","keyslots":[],"blob":"dHdv"}"#);
     let with_another = NewSlot { token: Some(&another), ..new };
-    let replaced = added.header.replace(&key(64), Id(1), &with_another, &mut chance()).unwrap();
+    let replaced = added.header.replace(&key(64), Id(1), &with_another, &mut random()).unwrap();
     assert_eq!(replaced.header.metadata.tokens[&Id(1)].fields["blob"], "dHdv");
     let plain =
-        added.header.replace(&key(64), Id(1), &NewSlot { token: None, ..new }, &mut chance()).unwrap();
+        added.header.replace(&key(64), Id(1), &NewSlot { token: None, ..new }, &mut random()).unwrap();
     assert!(plain.header.metadata.tokens.is_empty());
     let removed = added.header.remove(Id(1)).unwrap();
     cuts(&device, &removed.steps, |device, step, what| {

@@ -159,13 +159,13 @@ fn what_is_not_for_us_is_said_before_a_key_is_derived() {
     assert!(refused(r#""hash":"sha256""#, r#""hash":"whirlpool""#).contains("unknown hash \"whirlpool\""));
 }
 
-/// Damage by chance, and whether the passphrase still opens.
+/// Random damage, and whether the passphrase still opens.
 #[test]
 fn random_damage_has_cryptsetups_verdict() {
     let bench = Bench::new();
     let (header, device) = volume(&key(64));
     let span = usize::try_from(header.copy_bytes()).unwrap() * 2 + 258_048;
-    let mut random = chance();
+    let mut random = random();
     let mut number = move |below: usize| {
         let mut bytes = [0; 8];
         random(&mut bytes);

@@ -87,7 +87,7 @@ fn cryptsetup_opens_what_is_formatted_here() {
                     NewSlot { cost, ..slot(PASSPHRASE) },
                     NewSlot { slot: Some(Id(31)), token: Some(&token), ..slot(OTHER) },
                 ];
-                let change = format.make(&key, &slots, &mut chance()).unwrap();
+                let change = format.make(&key, &slots, &mut random()).unwrap();
                 let mut device = new_device();
                 apply(&mut device, &change.steps);
                 bench.write(&device);
@@ -113,7 +113,7 @@ fn cryptsetup_opens_and_changes_a_header_of_adiantum() {
     let key = key(32);
     for cipher in [Cipher::Adiantum12, Cipher::Adiantum20] {
         let format = Format { cipher, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 4096) };
-        let change = format.make(&key, &[slot(PASSPHRASE)], &mut chance()).unwrap();
+        let change = format.make(&key, &[slot(PASSPHRASE)], &mut random()).unwrap();
         let mut device = new_device();
         apply(&mut device, &change.steps);
         bench.write(&device);
@@ -136,7 +136,7 @@ fn cryptsetup_opens_and_changes_a_header_of_adiantum() {
     }
     let format =
         Format { cipher: Cipher::Adiantum12, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 512) };
-    let wrong = format.make(&self::key(64), &[slot(PASSPHRASE)], &mut chance());
+    let wrong = format.make(&self::key(64), &[slot(PASSPHRASE)], &mut random());
     assert_eq!(wrong.unwrap_err(), ChangeError::Key);
 }
 
@@ -146,7 +146,7 @@ fn an_area_with_adiantum_is_opened() {
     for cipher in [Cipher::Adiantum12, Cipher::Adiantum20] {
         let key = key(32);
         let format = Format { cipher, ..Format::new("0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7", 4096) };
-        let change = format.make(&key, &[slot(PASSPHRASE)], &mut chance()).unwrap();
+        let change = format.make(&key, &[slot(PASSPHRASE)], &mut random()).unwrap();
         let mut device = new_device();
         apply(&mut device, &change.steps);
         let mut header = change.header;
@@ -172,7 +172,7 @@ fn both_change_the_same_header_in_turn() {
     let bench = Bench::new();
     let (header, mut device) = volume(&key(64));
     // Ours, then theirs.
-    let change = header.add(&key(64), &slot(OTHER), &mut chance()).unwrap();
+    let change = header.add(&key(64), &slot(OTHER), &mut random()).unwrap();
     apply(&mut device, &change.steps);
     bench.write(&device);
     let mut options = cheap("argon2id");

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Different each time, and the same in each run.
-pub(crate) fn chance(bytes: &mut [u8]) {
+pub(crate) fn random(bytes: &mut [u8]) {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     for piece in bytes.chunks_mut(32) {
         let count = COUNT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
