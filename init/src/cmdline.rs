@@ -1,6 +1,6 @@
 //! Kernel command line.
 //!
-//! Owns: splitting it as the kernel does, and the parameters that init obeys. Each of ours is accepted under
+//! Owns: splitting it as the kernel does, and the parameters that init has. Each of ours is accepted under
 //! `billet.` and under `talos.`; a name that neither knows becomes a warning, a second value an error.
 //! Does not: judge values meant for machined (platform, config, hostname).
 //! Source: Documentation/admin-guide/kernel-parameters.rst; lib/cmdline.c (`next_arg`); docs/users/kernel-parameters.md.

@@ -51,7 +51,7 @@ pub struct Root {
     pub manifest_override: Option<Vec<u8>>,
     /// The layers, lowest first.
     pub layers: Vec<Layer>,
-    /// Further initramfs files, path without a leading slash; a later entry replaces an earlier one.
+    /// Additional initramfs files, path without a leading slash; a later entry replaces an earlier one.
     pub extra_files: Vec<(String, Vec<u8>)>,
     /// Files of the initramfs that shall be missing: each is replaced by a link to nowhere.
     pub missing_files: Vec<String>,

@@ -37,7 +37,7 @@ pub async fn run() -> Result<(), String> {
     let (link, mut replay) = init_link::connect(socket).map_err(|e| e.to_string())?;
     let node = make_node(link, &mut replay);
     kubernetes::join(&node);
-    greet(&node, &replay.start);
+    log_start(&node, &replay.start);
     publish_report(&node, &replay.start);
     flight_recorder::start(&node.runtime, &node.flight_recorder);
     node.runtime.start_task(
@@ -57,7 +57,7 @@ pub async fn run() -> Result<(), String> {
         "judges a system on trial",
         upgrade::trial::watch(node.upgrades.clone()),
     );
-    obey(node, told).await;
+    handle_requests(node, told).await;
     Err("init closed the line".to_owned())
 }
 
@@ -90,7 +90,7 @@ fn make_node(link: InitLink, replay: &mut Replay) -> Arc<Node> {
     Node::new(runtime)
 }
 
-fn greet(node: &Node, start: &InitStart) {
+fn log_start(node: &Node, start: &InitStart) {
     match start.restarts {
         0 => node
             .runtime
@@ -218,7 +218,7 @@ fn resume_services(node: &Arc<Node>, memory: &Memory, replay: &mut Replay) {
 }
 
 /// Follows init's word for as long as there is any.
-async fn obey(node: Arc<Node>, mut told: mpsc::UnboundedReceiver<Result<InitRequest, String>>) {
+async fn handle_requests(node: Arc<Node>, mut told: mpsc::UnboundedReceiver<Result<InitRequest, String>>) {
     while let Some(news) = told.recv().await {
         match news {
             Ok(InitRequest::Requested(action)) => {

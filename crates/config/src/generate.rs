@@ -22,7 +22,7 @@ pub struct Input {
     pub ca_key: Option<Secret>,
     /// Shared secrets.
     pub tokens: Tokens,
-    /// Further names and addresses of the API's server certificate.
+    /// Additional names and addresses of the API's server certificate.
     pub cert_sans: Vec<String>,
     /// Host name, if it is fixed.
     pub hostname: Option<String>,

@@ -85,7 +85,7 @@ fn the_reference_is_that_of_the_schema() {
     let (mut made, mut seen) = (HEAD.to_owned(), BTreeSet::new());
     made.push_str("## The v1alpha1 document\n\n");
     section(&mut made, Config::SECTION, &mut seen);
-    made.push_str("## Further documents\n\n");
+    made.push_str("## Additional documents\n\n");
     for (_, body) in Document::KINDS {
         section(&mut made, body, &mut seen);
     }

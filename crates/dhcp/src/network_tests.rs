@@ -208,7 +208,7 @@ impl World {
             acks: 0,
         };
         let outputs = world.client.start(world.now, None);
-        world.obey(&outputs, Cause::Other);
+        world.perform(&outputs, Cause::Other);
         world
     }
 
@@ -219,7 +219,7 @@ impl World {
     }
 
     /// Puts what was said on the wire, and judges all of it.
-    fn obey(&mut self, outputs: &[Output], cause: Cause) {
+    fn perform(&mut self, outputs: &[Output], cause: Cause) {
         let now = self.now;
         for output in outputs {
             match output {
@@ -321,7 +321,7 @@ impl World {
             _ => {
                 self.now = due.max(self.now);
                 let outputs = self.client.tick(self.now);
-                self.obey(&outputs, Cause::Other);
+                self.perform(&outputs, Cause::Other);
                 assert!(self.client.deadline().is_some_and(|due| due > self.now), "it spins");
             }
         }
@@ -340,14 +340,14 @@ impl World {
             }
             Event::ToClient(packet, said_at) if self.has_carrier => {
                 let outputs = self.client.hear(self.now, &packet);
-                self.obey(&outputs, Cause::of(&packet, said_at));
+                self.perform(&outputs, Cause::of(&packet, said_at));
             }
             Event::ToClient(..) => {}
             Event::Clash(address) => {
                 let is_used = self.used.is_some_and(|(used, end)| used == address && end > self.now);
                 if is_used && self.occupied.contains(&address.octets()[3]) {
                     let outputs = self.client.conflict(self.now);
-                    self.obey(&outputs, Cause::Clash);
+                    self.perform(&outputs, Cause::Clash);
                 }
             }
         }
@@ -372,18 +372,18 @@ impl World {
                 let name = Some(format!("node-{}", self.random.u8(..9)));
                 let settings = Settings { hostname: name, ..self.client.settings().clone() };
                 let outputs = self.client.change(self.now, settings);
-                self.obey(&outputs, Cause::Other);
+                self.perform(&outputs, Cause::Other);
             }
             7 => {
                 // The machine sleeps.
                 self.now += milliseconds(self.random.u64(..700_000));
                 let outputs = self.client.tick(self.now);
-                self.obey(&outputs, Cause::Other);
+                self.perform(&outputs, Cause::Other);
             }
             _ => {
                 if let Some(kept) = self.kept {
                     let outputs = self.client.remember(self.now, kept);
-                    self.obey(&outputs, Cause::Other);
+                    self.perform(&outputs, Cause::Other);
                 }
             }
         }
@@ -392,7 +392,7 @@ impl World {
     fn cable_is_back(&mut self) {
         self.has_carrier = true;
         let outputs = self.client.start(self.now, self.kept);
-        self.obey(&outputs, Cause::Other);
+        self.perform(&outputs, Cause::Other);
     }
 
     /// Servers that answer, and nothing in the way.

@@ -111,7 +111,7 @@ impl World {
             (None, Some(due)) => {
                 self.now = due.max(self.now);
                 let outputs = self.forwarder.tick(at(self.now));
-                self.obey(outputs);
+                self.perform(outputs);
             }
             (None, None) => return false,
         }
@@ -130,7 +130,7 @@ impl World {
             Event::Fails(exchange) => {
                 let outputs = self.forwarder.failed(at(self.now), exchange);
                 self.exchanges.remove(&exchange);
-                self.obey(outputs);
+                self.perform(outputs);
             }
             Event::Arrives(exchange, bytes, number) => {
                 let number = number.filter(|_| self.exchanges.contains_key(&exchange));
@@ -141,7 +141,7 @@ impl World {
                     }
                 }
                 let outputs = self.forwarder.answered(at(self.now), exchange, &bytes);
-                self.obey(outputs);
+                self.perform(outputs);
                 // Whatever it is, all who asked for it have it.
                 if let Some(said) = number.and_then(|number| self.said.get(&number)) {
                     let left = self.waiting.values().find(|waiting| waiting.question == said.question);
@@ -170,7 +170,7 @@ impl World {
         let is_fresh = self.kept.get(&question).is_some_and(|number| self.counts(*number));
         let is_asked = outputs.iter().any(|output| matches!(output, Output::Ask { .. }));
         assert!(!(is_fresh && is_asked), "{question:?} is kept, and asked for again");
-        self.obey(outputs);
+        self.perform(outputs);
         assert!(!is_fresh || !self.waiting.contains_key(&client), "{question:?} is kept, and not answered");
     }
 
@@ -185,7 +185,7 @@ impl World {
         said.came.is_some_and(|came| self.now < came + (said.time.min(LONGEST) + seconds) * 1000)
     }
 
-    fn obey(&mut self, outputs: Outputs) {
+    fn perform(&mut self, outputs: Outputs) {
         for output in outputs {
             match output {
                 Output::Cancel(exchange) => {

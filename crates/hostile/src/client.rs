@@ -47,7 +47,7 @@ impl Client {
         let (sender, connection) = Builder::new(TokioExecutor::new())
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| Fault::Connect(format!("greet: {error}")))?;
+            .map_err(|error| Fault::Connect(format!("handshake: {error}")))?;
         let driver = tokio::spawn(async move {
             // Its end shows at the next request.
             let _ = connection.await;

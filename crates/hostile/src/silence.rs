@@ -25,7 +25,7 @@ pub(crate) const ALL: &[Attack] = &[
 const MARGIN: Duration = Duration::from_secs(20);
 /// Of the node: until the first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(3);
-/// Of the node: the handshake; and the greeting of HTTP/2 behind it.
+/// Of the node: the handshake; and the preface of HTTP/2 behind it.
 const GREETING: Duration = Duration::from_secs(10);
 /// Of the node: two rounds of HTTP/2's ping.
 const PINGS: Duration = Duration::from_secs(60);
@@ -95,7 +95,7 @@ async fn slow_preface(target: Target, form: Form) -> Result<Load, Fault> {
         })
     };
     let ended = try_join_all((0..connections).map(slow)).await?;
-    kept("an HTTP/2 greeting of one byte a second", &ended, within)?;
+    kept("an HTTP/2 preface of one byte a second", &ended, within)?;
     Ok(Load { connections, attempts: connections })
 }
 

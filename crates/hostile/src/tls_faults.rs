@@ -156,21 +156,21 @@ impl AsyncWrite for SingleBytes {
     }
 }
 
-/// Strange, but right: the handshake ends well, and the server answers the greeting of HTTP/2. Only then has the server ended
+/// Strange, but right: the handshake ends well, and the server answers the preface of HTTP/2. Only then has the server ended
 /// its side of the handshake too: a client has done so before, and its place at the server counts until then.
 async fn single_bytes(target: Target, form: Form) -> Result<Load, Fault> {
     let connections = form.count(4, 64);
-    let greeting = [PREFACE, &frame(kind::SETTINGS, 0, 0, &[])].concat();
+    let preface = [PREFACE, &frame(kind::SETTINGS, 0, 0, &[])].concat();
     let shake = async || {
         let _turn = target.turn().await;
         let stream = SingleBytes(target.tcp().await?);
-        let greeted = async {
+        let exchanged = async {
             let mut shaken = TlsConnector::from(target.config.clone()).connect(target.name(), stream).await?;
-            shaken.write_all(&greeting).await?;
+            shaken.write_all(&preface).await?;
             shaken.flush().await?;
             shaken.read_u8().await
         };
-        greeted
+        exchanged
             .await
             .map(drop)
             .map_err(|error| Fault::Unanswered { what: "a hello in single bytes", why: error.to_string() })

@@ -135,18 +135,18 @@ pub(crate) struct Received {
     pub(crate) payload: Vec<u8>,
 }
 
-/// A connection that has greeted.
+/// A connection whose prefaces are exchanged.
 #[derive(Debug)]
 pub(crate) struct Http2 {
     pub(crate) stream: TlsStream<TcpStream>,
 }
 
 impl Http2 {
-    /// Connects, and greets with these settings. A server that has many clients may close one of the first.
+    /// Connects with these settings. A server that has many clients may close one of the first.
     pub(crate) async fn open(target: &Target, settings: &[u8]) -> Result<Self, Fault> {
         let mut refused = Fault::Connect("never tried".to_owned());
         for _ in 0..OPEN_ATTEMPTS {
-            match Self::greet(target, settings).await {
+            match Self::handshake(target, settings).await {
                 Ok(open) => return Ok(open),
                 Err(fault) => refused = fault,
             }
@@ -154,14 +154,14 @@ impl Http2 {
         Err(refused)
     }
 
-    async fn greet(target: &Target, settings: &[u8]) -> Result<Self, Fault> {
+    async fn handshake(target: &Target, settings: &[u8]) -> Result<Self, Fault> {
         let mut stream = target.tls().await?;
-        let greeting = [PREFACE, &frame(kind::SETTINGS, 0, 0, settings)].concat();
+        let preface = [PREFACE, &frame(kind::SETTINGS, 0, 0, settings)].concat();
         let sent = async {
-            stream.write_all(&greeting).await?;
+            stream.write_all(&preface).await?;
             stream.flush().await
         };
-        sent.await.map_err(|error| Fault::Connect(format!("greet: {error}")))?;
+        sent.await.map_err(|error| Fault::Connect(format!("handshake: {error}")))?;
         Ok(Self { stream })
     }
 

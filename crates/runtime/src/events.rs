@@ -98,7 +98,7 @@ impl Events {
         let _ = self.live.send(event);
     }
 
-    /// Past events as wished, then the live ones.
+    /// Past events as asked for, then the live ones.
     pub fn subscribe(&self, past: &Past) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {
         let ring = self.ring();
         let live = self.live.subscribe();

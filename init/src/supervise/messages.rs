@@ -132,7 +132,7 @@ impl Supervisor<'_> {
             }
         };
         match handoff::decode::<ToInit<'_>>(&frame[..packet.len]) {
-            Ok(message) => self.obey(&message, packet.descriptor),
+            Ok(message) => self.handle(&message, packet.descriptor),
             Err(error) => {
                 packet.descriptor.into_iter().for_each(|d| self.kernel.close(d));
                 say!(self.kernel, Level::Warning, "message from machined: {error}");
@@ -143,7 +143,7 @@ impl Supervisor<'_> {
         true
     }
 
-    fn obey(&mut self, message: &ToInit<'_>, descriptor: Option<Descriptor>) {
+    fn handle(&mut self, message: &ToInit<'_>, descriptor: Option<Descriptor>) {
         self.heartbeat_ns = self.kernel.now_ns();
         if let ToInit::Store { name } = message {
             self.keep(name, descriptor);

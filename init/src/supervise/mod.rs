@@ -1,6 +1,6 @@
 //! PID 1 after the boot.
 //!
-//! Owns: the loop that keeps machined running, the exit table, the descriptor store, the watchdog, and the wish to
+//! Owns: the loop that keeps machined running, the exit table, the descriptor store, the watchdog, and the request to
 //! end. Wanted state: one machined that sends heartbeats. Its end, a closed socket, a broken message or a missing
 //! heartbeat all lead to the same place: it is killed if need be, and started again after the back-off.
 //! Does not: know services; they are machined's, and outlive it as children of init.
@@ -71,7 +71,7 @@ enum Machined {
     Running { pid: i32 },
 }
 
-/// A wish to end the system.
+/// A request to end the system.
 #[derive(Debug, Clone, Copy)]
 struct Request {
     action: Action,

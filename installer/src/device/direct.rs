@@ -59,8 +59,8 @@ pub struct Direct {
 impl Direct {
     /// Opens a disk or an image file; `shared`: although somebody uses it.
     pub fn open(path: &Path, file_sector_bytes: u32, shared: bool) -> Result<Self, DeviceError> {
-        let wish = if shared { Use::Shared } else { Use::Alone };
-        let cached = Disk::open_as(path, file_sector_bytes, wish)?;
+        let usage = if shared { Use::Shared } else { Use::Alone };
+        let cached = Disk::open_as(path, file_sector_bytes, usage)?;
         let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
         // A file system in memory has no way past the cache.
         let direct = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok();

@@ -74,7 +74,7 @@ impl Disk {
         Self::open_as(path, file_sector_bytes, Use::Alone)
     }
 
-    pub(super) fn open_as(path: &Path, file_sector_bytes: u32, wish: Use) -> Result<Self, DeviceError> {
+    pub(super) fn open_as(path: &Path, file_sector_bytes: u32, usage: Use) -> Result<Self, DeviceError> {
         let name = path.display().to_string();
         let fail = |source: io::Error| {
             let source = match source.raw_os_error().map(sys::Errno::from_raw_os_error) {
@@ -87,18 +87,18 @@ impl Disk {
         };
         let is_block_device = std::fs::metadata(path).map_err(fail)?.file_type().is_block_device();
         // For a block device: exclusively. A file is locked, against another of us.
-        let flags = if is_block_device && wish == Use::Alone { OFlags::EXCL } else { OFlags::empty() };
+        let flags = if is_block_device && usage == Use::Alone { OFlags::EXCL } else { OFlags::empty() };
         let flags = i32::try_from(flags.bits()).unwrap_or(0);
-        let file = OpenOptions::new().read(true).write(wish != Use::Read).custom_flags(flags).open(path);
+        let file = OpenOptions::new().read(true).write(usage != Use::Read).custom_flags(flags).open(path);
         let file = file.map_err(fail)?;
-        let locked = match wish {
+        let locked = match usage {
             Use::Alone if !is_block_device => file.try_lock(),
             Use::Read if !is_block_device => file.try_lock_shared(),
             _ => Ok(()),
         };
         locked.map_err(|error| {
             fail(match error {
-                TryLockError::WouldBlock if wish == Use::Read => {
+                TryLockError::WouldBlock if usage == Use::Read => {
                     io::Error::other("another program is changing it: try again when that has ended")
                 }
                 TryLockError::WouldBlock => io::Error::other(

@@ -1,4 +1,4 @@
-//! Further disks: partitioned and formatted once, while they are empty.
+//! Additional disks: partitioned and formatted once, while they are empty.
 //!
 //! Owns: the layout of such a disk and the order in which it is made.
 //! Order: the kernel is told about the partitions, each is formatted and flushed, then the table is written, backup

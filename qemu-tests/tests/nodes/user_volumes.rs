@@ -23,13 +23,13 @@ const WRONG: &str = "apiVersion: v1alpha1\nkind: UserVolumeConfig\nname: wrong\n
 const FILE: &str = "/var/mnt/data/kept";
 const FOREIGN: &[u8] = b"somebody's data";
 
-struct Further {
+struct Disks {
     disk: Disk,
     empty: PathBuf,
     foreign: PathBuf,
 }
 
-impl Further {
+impl Disks {
     fn new() -> Self {
         let disk = Disk::new(4 * GIB);
         let image = |name: &str, bytes: u64| {
@@ -37,7 +37,7 @@ impl Further {
             File::create(&path).unwrap().set_len(bytes).unwrap();
             path
         };
-        let (empty, foreign) = (image("further.img", 2 * GIB), image("foreign.img", GIB));
+        let (empty, foreign) = (image("disks.img", 2 * GIB), image("foreign.img", GIB));
         let file = File::options().write(true).open(&foreign).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, FOREIGN, 4096).unwrap();
         Self { disk, empty, foreign }
@@ -54,8 +54,8 @@ impl Further {
 #[test]
 #[ignore = "long run"]
 fn a_volume_on_another_disk_is_encrypted_and_kept() {
-    let further = Further::new();
-    let node = further.node("user-volumes-first").documents(DOCUMENTS).start().unwrap();
+    let disks = Disks::new();
+    let node = disks.node("user-volumes-first").documents(DOCUMENTS).start().unwrap();
     node.wait_api(BOOT).unwrap();
     for line in [
         "u-data was made on /dev/nvme0n1",
@@ -77,7 +77,7 @@ fn a_volume_on_another_disk_is_encrypted_and_kept() {
     }
     node.agent().unwrap().ask(json!({ "op": "write", "path": FILE, "text": "kept" })).unwrap();
 
-    let config = further.disk.credentials.machine_config().unwrap();
+    let config = disks.disk.credentials.machine_config().unwrap();
     let refused = apply(&node, &format!("{config}---\n{DOCUMENTS}---\n{WRONG}"), "auto").unwrap_err();
     assert!(refused.contains("u-wrong: its diskSelector means the system disk alone"), "{refused}");
     let plain = DOCUMENTS.replace("encryption: {provider: luks2, keys: [{nodeID: {}, slot: 0}]}\n", "");
@@ -89,14 +89,14 @@ fn a_volume_on_another_disk_is_encrypted_and_kept() {
     shut_down(&node);
     drop(node);
 
-    assert!(opens_on(&further.empty, "u-data", 0, &format!("{MACHINE}u-data")));
-    assert!(!opens_on(&further.empty, "u-data", 0, &format!("{MACHINE}EPHEMERAL")));
+    assert!(opens_on(&disks.empty, "u-data", 0, &format!("{MACHINE}u-data")));
+    assert!(!opens_on(&disks.empty, "u-data", 0, &format!("{MACHINE}EPHEMERAL")));
     let mut held = vec![0; FOREIGN.len()];
-    let file = File::open(&further.foreign).unwrap();
+    let file = File::open(&disks.foreign).unwrap();
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut held, 4096).unwrap();
     assert_eq!(held, FOREIGN);
 
-    let node = further.node("user-volumes-again").source("").no_config().start().unwrap();
+    let node = disks.node("user-volumes-again").source("").no_config().start().unwrap();
     node.wait_api(BOOT).unwrap();
     node.vm().wait_for("u-data is /dev/mapper/luks2-u-data, mounted at /var/mnt/data", BOOT).unwrap();
     node.vm().wait_for(BOOTED, BOOT_LIMIT).unwrap();

@@ -79,7 +79,7 @@ impl Backend {
                     return Err(Unreachable::Connect(error));
                 }
                 Ok(Err(_)) => sleep(RETRY).await,
-                Err(_) => return Err(Unreachable::Connect("no HTTP/2 greeting".to_owned())),
+                Err(_) => return Err(Unreachable::Connect("no HTTP/2 preface".to_owned())),
             }
         }
     }

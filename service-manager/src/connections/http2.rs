@@ -1,10 +1,10 @@
 //! HTTP/2 on one connection of a client, with limits for what the protocol leaves open.
 //!
-//! Order: the client's greeting within [`GREETING_DEADLINE`], then requests until it leaves, takes nothing, or does not answer
-//! pings. The library asks for pings only behind the greeting, so the greeting is read here. What a client sends is read in
+//! Order: the client's preface within [`PREFACE_DEADLINE`], then requests until it leaves, takes nothing, or does not answer
+//! pings. The library asks for pings only behind the preface, so the preface is read here. What a client sends is read in
 //! turns with what others send: a flood of small frames costs its own connection alone.
 //! Does not: know what is asked. Fails by: closing; how a client hangs up is its own business.
-//! Source: RFC 9113 §3.4 (greeting), §6.5.2 (settings), §10.5 (denial of service).
+//! Source: RFC 9113 §3.4 (preface), §6.5.2 (settings), §10.5 (denial of service).
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
 /// How long a client may take to say that it speaks HTTP/2.
-pub(crate) const GREETING_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const PREFACE_DEADLINE: Duration = Duration::from_secs(10);
 /// Between two questions whether a client is still there, and for its answer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Bytes that a stream keeps for a client which is behind.
@@ -37,7 +37,7 @@ const PENDING_RESETS: usize = 20;
 const FAULTY_STREAMS: usize = 1024;
 /// What is read of one connection before others have their turn. Frames without content have 9 bytes.
 const TURN_BYTES: usize = 8 << 10;
-const GREETING: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a client may have at once.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ pub(crate) async fn serve<S, F, B>(
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let Ok(Ok(stream)) = timeout(GREETING_DEADLINE, greeted(stream)).await else { return };
+    let Ok(Ok(stream)) = timeout(PREFACE_DEADLINE, read_preface(stream)).await else { return };
     let service = hyper::service::service_fn(move |request| {
         let answer = answer(request);
         async move { Ok::<_, Infallible>(answer.await) }
@@ -82,26 +82,26 @@ pub(crate) async fn serve<S, F, B>(
     let _ = connection.await;
 }
 
-/// Reads the greeting, and gives the connection back as if it had not been read.
-async fn greeted<T: AsyncRead + Unpin>(mut stream: T) -> io::Result<Greeted<T>> {
-    let mut greeting = [0; GREETING.len()];
-    stream.read_exact(&mut greeting).await?;
-    if &greeting != GREETING {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "no greeting of HTTP/2"));
+/// Reads the preface, and gives the connection back as if it had not been read.
+async fn read_preface<T: AsyncRead + Unpin>(mut stream: T) -> io::Result<Prefaced<T>> {
+    let mut preface = [0; PREFACE.len()];
+    stream.read_exact(&mut preface).await?;
+    if &preface != PREFACE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "no preface of HTTP/2"));
     }
-    Ok(Greeted { stream, unread: GREETING, turn_bytes: 0 })
+    Ok(Prefaced { stream, unread: PREFACE, turn_bytes: 0 })
 }
 
-/// A connection whose greeting is read once more, and which gives way after [`TURN_BYTES`].
+/// A connection whose preface is read once more, and which gives way after [`TURN_BYTES`].
 #[derive(Debug)]
-struct Greeted<T> {
+struct Prefaced<T> {
     stream: T,
     unread: &'static [u8],
     /// Read since it last gave way or had nothing.
     turn_bytes: usize,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Greeted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for Prefaced<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -127,7 +127,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Greeted<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Greeted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for Prefaced<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -169,21 +169,21 @@ mod tests {
     async fn a_client_that_does_not_greet_is_left_after_ten_seconds() {
         let (mut client, server) = tokio::io::duplex(1024);
         let begin = tokio::time::Instant::now();
-        client.write_all(&GREETING[..23]).await.unwrap();
+        client.write_all(&PREFACE[..23]).await.unwrap();
         serve(server, LIMITS, never).await;
-        assert_eq!(begin.elapsed().as_secs(), GREETING_DEADLINE.as_secs());
+        assert_eq!(begin.elapsed().as_secs(), PREFACE_DEADLINE.as_secs());
     }
 
     /// However much a client has sent, others have a turn after a bounded part of it; and nothing of it is lost.
     #[tokio::test]
     async fn a_client_that_sends_much_gives_way_to_others() {
         const SENT: usize = 1 << 20;
-        let (mut client, server) = tokio::io::duplex(SENT + GREETING.len());
-        client.write_all(&[GREETING, vec![7; SENT].as_slice()].concat()).await.unwrap();
-        let mut stream = greeted(server).await.unwrap();
+        let (mut client, server) = tokio::io::duplex(SENT + PREFACE.len());
+        client.write_all(&[PREFACE, vec![7; SENT].as_slice()].concat()).await.unwrap();
+        let mut stream = read_preface(server).await.unwrap();
         let mut bytes = vec![0; 8 << 10];
         let (mut all, mut turn) = (0, 0);
-        while all < SENT + GREETING.len() {
+        while all < SENT + PREFACE.len() {
             let polled = std::future::poll_fn(|cx| {
                 let mut buffer = ReadBuf::new(&mut bytes);
                 let polled = Pin::new(&mut stream).poll_read(cx, &mut buffer);
@@ -204,16 +204,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_read_of_the_greeting_is_read_again() {
+    async fn what_was_read_of_the_preface_is_read_again() {
         let (mut client, server) = tokio::io::duplex(1024);
-        client.write_all(&[GREETING, b"more".as_slice()].concat()).await.unwrap();
-        let mut stream = greeted(server).await.unwrap();
+        client.write_all(&[PREFACE, b"more".as_slice()].concat()).await.unwrap();
+        let mut stream = read_preface(server).await.unwrap();
         let mut all = [0; 28];
         stream.read_exact(&mut all).await.unwrap();
-        assert_eq!(&all[..], [GREETING, b"more".as_slice()].concat());
+        assert_eq!(&all[..], [PREFACE, b"more".as_slice()].concat());
         client.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").await.unwrap();
         let (mut other, server) = tokio::io::duplex(1024);
         other.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").await.unwrap();
-        assert!(greeted(server).await.is_err());
+        assert!(read_preface(server).await.is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Connections of clients to apid and trustd: how many there may be, and HTTP/2 on each.
 //!
-//! Owns: places with limits ([`Places`]), the greeting's deadline and HTTP/2's limits ([`http2`]), and how many lines of the
+//! Owns: places with limits ([`Places`]), the preface's deadline and HTTP/2's limits ([`http2`]), and how many lines of the
 //! log are about clients ([`Lines`]).
 //! Does not: shake hands (`api::tls`); answer requests.
 

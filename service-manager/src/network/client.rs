@@ -141,7 +141,7 @@ impl Client {
         let mut arrivals = self.kept.arrivals.subscribe();
         let (mut buffer, mut arp) = (vec![0; FRAME_BYTES], vec![0; FRAME_BYTES]);
         let outputs = self.states.start(self.now(), self.kept.address(&self.hardware()));
-        self.obey(outputs).await;
+        self.perform(outputs).await;
         loop {
             let (origin, due) = (self.origin, self.deadline());
             tokio::select! {
@@ -149,7 +149,7 @@ impl Client {
                 (length, sum_is_missing) = receive(&self.frames, &mut buffer) => {
                     let Some(message) = frame::message(&buffer[..length], sum_is_missing) else { continue };
                     let outputs = self.states.hear(self.now(), message);
-                    self.obey(outputs).await;
+                    self.perform(outputs).await;
                 }
                 (length, _) = receive(&self.arp, &mut arp) => self.hear_arp(&arp[..length]).await,
                 changed = told.changed() => {
@@ -162,7 +162,7 @@ impl Client {
                 _ = arrivals.changed() => {
                     if let Some(before) = self.kept.address(&self.hardware()) {
                         let outputs = self.states.remember(self.now(), before);
-                        self.obey(outputs).await;
+                        self.perform(outputs).await;
                     }
                 }
             }
@@ -193,7 +193,7 @@ impl Client {
             self.apply(lease).await;
         }
         let outputs = self.states.tick(now);
-        self.obey(outputs).await;
+        self.perform(outputs).await;
     }
 
     async fn hear_arp(&mut self, frame: &[u8]) {
@@ -208,7 +208,7 @@ impl Client {
                     self.warn(&format!("{} is in use by the machine with {holder}: declined", lease.address));
                 }
                 let outputs = self.states.conflict(now);
-                self.obey(outputs).await;
+                self.perform(outputs).await;
             }
             None => {}
         }
@@ -219,11 +219,11 @@ impl Client {
         let now = self.now();
         if old.asked.settings != self.told.asked.settings {
             let outputs = self.states.change(now, self.told.asked.settings.clone());
-            self.obey(outputs).await;
+            self.perform(outputs).await;
         } else if self.told.carrier && (!old.carrier || self.told.ups != old.ups) {
             self.status.begin();
             let outputs = self.states.start(now, self.kept.address(&self.hardware()));
-            self.obey(outputs).await;
+            self.perform(outputs).await;
         }
         if old.asked != self.told.asked
             && let Some(lease) = self.states.lease().cloned()
@@ -232,7 +232,7 @@ impl Client {
         }
     }
 
-    async fn obey(&mut self, outputs: Vec<Output>) {
+    async fn perform(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
                 Output::Broadcast(message) => {

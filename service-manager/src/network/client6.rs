@@ -122,7 +122,7 @@ impl Client {
         let mut arrivals = self.kept.arrivals.subscribe();
         let mut buffer = vec![0; MESSAGE_BYTES];
         let outputs = self.states.start(self.now(), self.before());
-        self.obey(outputs).await;
+        self.perform(outputs).await;
         loop {
             let due = [self.states.deadline(), self.check, self.retry].into_iter().flatten().min();
             let origin = self.origin;
@@ -132,7 +132,7 @@ impl Client {
                     // An error is of a message that was sent: its receiver is gone.
                     let Ok((length, _)) = received else { continue };
                     let outputs = self.states.hear(self.now(), &buffer[..length]);
-                    self.obey(outputs).await;
+                    self.perform(outputs).await;
                 }
                 changed = told.changed() => {
                     if changed.is_err() {
@@ -144,7 +144,7 @@ impl Client {
                 _ = arrivals.changed() => {
                     if let Some(before) = self.before() {
                         let outputs = self.states.remember(self.now(), before);
-                        self.obey(outputs).await;
+                        self.perform(outputs).await;
                     }
                 }
             }
@@ -173,7 +173,7 @@ impl Client {
             self.apply(lease).await;
         }
         let outputs = self.states.tick(now);
-        self.obey(outputs).await;
+        self.perform(outputs).await;
     }
 
     /// An address that the kernel gave up, while the link carries packets, is another machine's.
@@ -184,7 +184,7 @@ impl Client {
             if !held.contains(&address) {
                 self.warn(&format!("{address} is in use by another machine: declined"));
                 let outputs = self.states.conflict(self.now(), address);
-                Box::pin(self.obey(outputs)).await;
+                Box::pin(self.perform(outputs)).await;
             }
         }
     }
@@ -210,15 +210,15 @@ impl Client {
         let now = self.now();
         if old.settings != self.told.settings {
             let outputs = self.states.change(now, self.told.settings.clone());
-            self.obey(outputs).await;
+            self.perform(outputs).await;
         } else if self.told.carrier && (!old.carrier || self.told.ups != old.ups) {
             self.status.begin();
             let outputs = self.states.start(now, self.before());
-            self.obey(outputs).await;
+            self.perform(outputs).await;
         }
     }
 
-    async fn obey(&mut self, outputs: Vec<Output>) {
+    async fn perform(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
                 Output::Send(message) => {

@@ -102,7 +102,7 @@ async fn only_who_may_comes_in() {
     let _ = held.kill();
     let _ = held.wait();
 
-    // The same again is no transaction, and a rule of the API's port is obeyed.
+    // The same again is no transaction, and a rule of the API's port has effect.
     filter.bring(firewall(&documents).as_ref()).await.unwrap();
     let api = BLOCK.to_owned() + &rule("api", "[50000]", "tcp", "[{subnet: 10.9.0.0/24}]");
     filter.bring(firewall(&api).as_ref()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Further names of links: those of cards that stay the same in whatever order the kernel finds them, and those of the config.
+//! Additional names of links: those of cards that stay the same in whatever order the kernel finds them, and those of the config.
 //!
 //! Owns: alternative names of cards by their place on the bus (`enp0s3`) and by their address (`enx020000000001`), as systemd gives
 //! them; the alias of a link that `LinkAliasConfig` names.

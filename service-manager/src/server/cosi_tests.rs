@@ -123,7 +123,7 @@ async fn a_broken_watch_goes_on_from_its_last_bookmark() {
 }
 
 #[tokio::test]
-async fn tails_bookmarks_and_aggregation_are_as_wished() {
+async fn tails_bookmarks_and_aggregation_are_as_asked_for() {
     let (f, mut client) = three().await;
     let mut stream =
         open(&mut client, watch(proto::WatchOptions { tail_events: 2, ..Default::default() })).await;

@@ -1,6 +1,6 @@
 //! The events of a watch over `cosi.resource.State`.
 //!
-//! Order: an empty message; then, as wished, the past (a tail, or all since a bookmark), the present and BOOTSTRAPPED,
+//! Order: an empty message; then, as asked for, the past (a tail, or all since a bookmark), the present and BOOTSTRAPPED,
 //! or a NOOP that only carries the bookmark; then every change. Each event carries the bookmark to go on from.
 //! Fails by: an ERRORED event (an error status for a client that does not know it) when the reader falls behind.
 //! Source: crates/api/proto/cosi/resource/state.proto.
@@ -50,7 +50,7 @@ impl Request {
         })
     }
 
-    /// Where the store is now, and the past that is wished.
+    /// Where the store is now, and the past that is asked for.
     pub(super) fn observe(&self, node: &Node) -> Result<Watch, Status> {
         let bad = |e: runtime::store::BadBookmark| Status::failed_precondition(e.to_string());
         let after = self.options.start_from_bookmark.as_deref().map(Bookmark::from_bytes);
@@ -113,17 +113,17 @@ impl Request {
         self.send_all(std::iter::once(Ok(errored)), sender).await
     }
 
-    /// The changes since the bookmark, or the last ones as wished.
+    /// The changes since the bookmark, or the last ones as asked for.
     fn past(&self, past: &[Change]) -> Vec<Result<proto::Event, Status>> {
         let mut events: Vec<_> = past.iter().filter_map(|change| self.changed(change)).collect();
         if self.options.start_from_bookmark.is_none() {
-            let wished = usize::try_from(self.options.tail_events).unwrap_or(0);
-            events.drain(..events.len().saturating_sub(wished));
+            let count = usize::try_from(self.options.tail_events).unwrap_or(0);
+            events.drain(..events.len().saturating_sub(count));
         }
         events
     }
 
-    /// With an id: its state or a tombstone. Without: everything, if wished, then BOOTSTRAPPED.
+    /// With an id: its state or a tombstone. Without: everything, if asked for, then BOOTSTRAPPED.
     fn present<'a>(
         &'a self,
         now: &'a [Arc<Resource>],
@@ -133,7 +133,7 @@ impl Request {
             encode(resource).map(|resource| event(proto::EventType::Created, resource, None, bookmark))
         };
         let mut wanted = now.iter().filter(|r| self.names(r) && self.selection.selects(r));
-        let past_wished = self.options.start_from_bookmark.is_some() || self.options.tail_events > 0;
+        let wants_past = self.options.start_from_bookmark.is_some() || self.options.tail_events > 0;
         let bare = |kind| {
             let mut event = self.bare(kind);
             event.bookmark = Some(bookmark.to_bytes());
@@ -141,7 +141,7 @@ impl Request {
         };
         let one = |event| Box::new(std::iter::once(event));
         match &self.id {
-            Some(_) if past_wished => Box::new(std::iter::empty()),
+            Some(_) if wants_past => Box::new(std::iter::empty()),
             Some(id) => match wanted.next() {
                 Some(resource) => one(created(resource)),
                 None => {

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_of_events_is_one_wish() {
+    fn a_tail_of_events_is_asked_for_in_one_way() {
         let request = |events, id: &str, seconds| proto::EventsRequest {
             tail_events: events,
             tail_id: id.into(),

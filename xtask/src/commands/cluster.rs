@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// Take what the last build made.
     #[arg(long)]
     no_build: bool,
-    /// Further flags of `billetctl cluster create`, behind `--`.
+    /// Additional flags of `billetctl cluster create`, behind `--`.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }

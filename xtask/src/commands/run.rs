@@ -140,7 +140,7 @@ fn wait_for_api(state: &State) -> Result<()> {
         }
         Ok(())
     })?;
-    greet(state);
+    print_addresses(state);
     println!("  stop it      cargo xtask stop");
     Ok(())
 }
@@ -150,7 +150,7 @@ fn follow(state: &State) -> Result<()> {
     let interrupted = watch_for_interrupt()?;
     let console = Console::new(&state.console);
     let answered = ask_beside(state);
-    let (mut shown, mut greeted) = (0, false);
+    let (mut shown, mut is_printed) = (0, false);
     loop {
         let text = console.text();
         // The log only grows; a character that is half written is shown whole the next time.
@@ -159,9 +159,9 @@ fn follow(state: &State) -> Result<()> {
             std::io::stdout().flush().context("write to the terminal")?;
             shown = text.len();
         }
-        if !greeted && answered.load(Ordering::Relaxed) {
-            greeted = true;
-            greet(state);
+        if !is_printed && answered.load(Ordering::Relaxed) {
+            is_printed = true;
+            print_addresses(state);
             println!("  Ctrl-C       shuts the node down\n");
         }
         if !state.alive() {
@@ -195,7 +195,7 @@ fn ask_beside(state: &State) -> Arc<AtomicBool> {
     answered
 }
 
-fn greet(state: &State) {
+fn print_addresses(state: &State) {
     let own = |path: &PathBuf| {
         let here = std::env::current_dir().unwrap_or_default();
         path.strip_prefix(here).unwrap_or(path).display().to_string()

@@ -286,7 +286,7 @@ async fn finish(global: &Global, flags: &Flags, made: &Cluster, plan: &Plan) -> 
         kubeconfig::merge_into(&target, &text)?;
         kubeconfig = Some(target);
     }
-    greet(flags, &talosconfig, &context, kubeconfig.as_deref(), plan);
+    print_next_steps(flags, &talosconfig, &context, kubeconfig.as_deref(), plan);
     Ok(())
 }
 
@@ -323,7 +323,13 @@ async fn try_to_begin(global: &Global, endpoint: &Context) -> Result<()> {
     }
 }
 
-fn greet(flags: &Flags, talosconfig: &Path, context: &str, kubeconfig: Option<&Path>, plan: &Plan) {
+fn print_next_steps(
+    flags: &Flags,
+    talosconfig: &Path,
+    context: &str,
+    kubeconfig: Option<&Path>,
+    plan: &Plan,
+) {
     output::note(&format!("\n  Kubernetes   {}", plan.kubernetes));
     output::note(&format!("  talosconfig  {}, context {context}", talosconfig.display()));
     if let Some(path) = kubeconfig {

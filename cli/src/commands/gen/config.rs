@@ -22,7 +22,7 @@ pub(crate) struct Flags {
     /// Image of the installer [default: the node's own]
     #[arg(long, value_name = "IMAGE")]
     install_image: Option<String>,
-    /// Further names and addresses of the Kubernetes API
+    /// Additional names and addresses of the Kubernetes API
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     additional_sans: Vec<String>,
     /// Domain of the cluster's services

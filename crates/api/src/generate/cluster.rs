@@ -30,7 +30,7 @@ pub struct Cluster {
     pub install_disk: String,
     /// Image of the installer; the node's own where it is not given.
     pub install_image: Option<String>,
-    /// Further names of the Kubernetes API.
+    /// Additional names of the Kubernetes API.
     pub additional_sans: Vec<String>,
     /// Domain of the cluster's services.
     pub dns_domain: String,

@@ -40,7 +40,7 @@ pub struct Request {
     pub cluster_name: String,
     /// Where its Kubernetes API will answer: `https://host:port`.
     pub endpoint: String,
-    /// Further names and addresses of the node API's certificate.
+    /// Additional names and addresses of the node API's certificate.
     pub cert_sans: Vec<String>,
     /// Host name, if it is fixed.
     pub hostname: Option<String>,

@@ -43,11 +43,11 @@ section! {
         backend_port "backendPort": Option<u16> { newer true, example "4789" };
         /// Largest packet, bytes.
         backend_mtu "backendMTU": Option<u32> { newer true, example "1450" };
-        /// Further settings of the backend.
+        /// Additional settings of the backend.
         backend_extra_config "backendExtraConfig": Option<Value> { newer true, example "{DirectRouting: true}" };
         /// Processor time and memory.
         resources "resources": Option<Resources> { newer true };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": Vec<String> { newer true, example "[--iface-can-reach=192.168.1.1]" };
         /// Enforce network policies.
         kube_network_policies_enabled "kubeNetworkPoliciesEnabled": Option<bool> { newer true, later "network policies of flannel" };
@@ -79,7 +79,7 @@ section! {
         image "image": String { newer true, example "registry.example.org/kubelet:v1.36.3" };
         /// Fields of the KubeletConfiguration.
         config "config": Option<Value> { newer true, example "{serverTLSBootstrap: true}" };
-        /// Further arguments; built-in ones cannot be replaced.
+        /// Additional arguments; built-in ones cannot be replaced.
         extra_args "extraArgs": BTreeMap<String, Arguments> { newer true, example "{feature-gates: ServerSideApply=true}" };
         /// Addresses of the cluster's DNS, instead of the tenth of each service subnet.
         cluster_dns "clusterDNS": Vec<std::net::IpAddr> { newer true };

@@ -12,7 +12,7 @@ section! {
     KubeAPIServerConfig {
         /// Its image.
         image "image": String { newer true, example "registry.example.org/kube-apiserver:v1.36.3" };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { newer true, example "{feature-gates: ServerSideApply=true}" };
         /// Its environment.
         env "env": BTreeMap<String, String> { newer true, secret true, example "{NAME: value}" };
@@ -20,7 +20,7 @@ section! {
         resources "resources": Option<Resources> { newer true };
         /// Its port on each control plane node.
         api_port "apiPort": Option<u16> { newer true, default "6443", example "6443" };
-        /// Further names and addresses of its certificate.
+        /// Additional names and addresses of its certificate.
         cert_extra_sans "certExtraSANs": Vec<String> { newer true, example "[demo.example.org]" };
         /// Wait with liveness probes until it has started.
         startup_probes "startupProbes": Option<bool> { newer true };
@@ -34,7 +34,7 @@ section! {
         enabled "enabled": Option<bool> { newer true, default "true" };
         /// Its image.
         image "image": String { newer true, example "registry.example.org/kube-controller-manager:v1.36.3" };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { newer true, example "{v: \"2\"}" };
         /// Its environment.
         env "env": BTreeMap<String, String> { newer true, secret true, example "{NAME: value}" };
@@ -52,7 +52,7 @@ section! {
         image "image": String { newer true, example "registry.example.org/kube-scheduler:v1.36.3" };
         /// A KubeSchedulerConfiguration without its header.
         config "config": Option<Value> { newer true, example "{profiles: []}" };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { newer true, example "{v: \"2\"}" };
         /// Its environment.
         env "env": BTreeMap<String, String> { newer true, secret true, example "{NAME: value}" };
@@ -72,7 +72,7 @@ section! {
         mode "mode": String { newer true, default "nftables", example "nftables" };
         /// A KubeProxyConfiguration without its header.
         config "config": Option<Value> { newer true, example "{conntrack: {maxPerCore: 1024}}", later "the configuration file of kube-proxy" };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { newer true, example "{v: \"2\"}" };
         /// Processor time and memory.
         resources "resources": Option<Resources> { newer true };

@@ -198,7 +198,7 @@ section! {
 }
 
 section! {
-    /// Further endpoints of this node in the mesh.
+    /// Additional endpoints of this node in the mesh.
     KubeSpanEndpointsConfig {
         /// Addresses with port.
         extra_announced_endpoints "extraAnnouncedEndpoints": Vec<String> { newer true, example "[\"3.4.5.6:51820\"]" };

@@ -55,7 +55,7 @@ section! {
 }
 
 section! {
-    /// Further CA certificates that this machine trusts.
+    /// Additional CA certificates that this machine trusts.
     TrustedRootsConfig {
         /// Its name.
         name "name": String { newer true, example "my-enterprise-ca" };

@@ -44,7 +44,7 @@ pub struct Properties {
     pub transport: String,
     /// Disks it is made of.
     pub secondary_disks: Vec<String>,
-    /// Further names of its node.
+    /// Additional names of its node.
     pub symlinks: Vec<String>,
 }
 

@@ -28,7 +28,7 @@ section! {
         secretbox_encryption_secret "secretboxEncryptionSecret": Option<Secret> { newer true };
         /// CA of Kubernetes.
         ca "ca": CertificateAndKey {};
-        /// Further CAs that clients of Kubernetes may come from.
+        /// Additional CAs that clients of Kubernetes may come from.
         accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true };
         /// CA of the aggregation layer.
         aggregator_ca "aggregatorCA": CertificateAndKey {};
@@ -68,7 +68,7 @@ section! {
     folded {
         /// How the API server encrypts what it keeps in etcd: an EncryptionConfiguration without its header.
         etcd_encryption: Option<crate::schema::Value>;
-        /// Further CAs (PEM) of the aggregation layer.
+        /// Additional CAs (PEM) of the aggregation layer.
         accepted_aggregator_cas: Vec<String>;
     }
 }
@@ -134,7 +134,7 @@ section! {
 section! {
     /// Settings of flannel.
     Flannel {
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": Vec<String> { newer true, example "[--iface-can-reach=192.168.1.1]" };
         /// Enforce network policies.
         kube_network_policies_enabled "kubeNetworkPoliciesEnabled": Option<bool> { newer true, later "network policies of flannel" };
@@ -146,7 +146,7 @@ section! {
         backend_port: Option<u16>;
         /// Largest packet, bytes.
         backend_mtu: Option<u32>;
-        /// Further settings of the backend.
+        /// Additional settings of the backend.
         backend_extra_config: Option<crate::schema::Value>;
         /// Processor time and memory.
         resources: Option<Resources>;

@@ -11,13 +11,13 @@ section! {
     ApiServer {
         /// Its image.
         image "image": String { default "kube-apiserver:v1.20.6 of the usual registry", example "registry.example.org/kube-apiserver:v1.34.1" };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { example "{feature-gates: ServerSideApply=true}" };
-        /// Further directories of the host.
+        /// Additional directories of the host.
         extra_volumes "extraVolumes": Vec<ExtraVolume> {};
         /// Its environment.
         env "env": BTreeMap<String, String> { newer true, secret true, example "{NAME: value}" };
-        /// Further names and addresses of its certificate.
+        /// Additional names and addresses of its certificate.
         cert_sans "certSANs": Vec<String> { example "[demo.example.org]" };
         /// Do without pod security policies.
         disable_pod_security_policy "disablePodSecurityPolicy": Option<bool> { newer true };
@@ -43,9 +43,9 @@ section! {
     ControllerManager {
         /// Its image.
         image "image": String { default "kube-controller-manager:v1.20.6 of the usual registry", example "registry.example.org/kube-controller-manager:v1.34.1" };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { example "{v: \"2\"}" };
-        /// Further directories of the host.
+        /// Additional directories of the host.
         extra_volumes "extraVolumes": Vec<ExtraVolume> {};
         /// Its environment.
         env "env": BTreeMap<String, String> { newer true, secret true, example "{NAME: value}" };
@@ -59,9 +59,9 @@ section! {
     Scheduler {
         /// Its image.
         image "image": String { default "kube-scheduler:v1.20.6 of the usual registry", example "registry.example.org/kube-scheduler:v1.34.1" };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { example "{v: \"2\"}" };
-        /// Further directories of the host.
+        /// Additional directories of the host.
         extra_volumes "extraVolumes": Vec<ExtraVolume> {};
         /// Its environment.
         env "env": BTreeMap<String, String> { newer true, secret true, example "{NAME: value}" };
@@ -81,7 +81,7 @@ section! {
         image "image": String { default "kube-proxy:v1.20.6 of the usual registry", example "registry.example.org/kube-proxy:v1.34.1" };
         /// How it directs packets.
         mode "mode": String { default "iptables", example "ipvs" };
-        /// Further arguments.
+        /// Additional arguments.
         extra_args "extraArgs": BTreeMap<String, Arguments> { example "{proxy-mode: iptables}" };
     }
     folded {
@@ -99,7 +99,7 @@ section! {
         image "image": String { default "etcd of the API server's version, of the usual registry", example "registry.example.org/etcd:v3.6.5" };
         /// CA of etcd.
         ca "ca": CertificateAndKey {};
-        /// Further arguments; built-in ones cannot be replaced.
+        /// Additional arguments; built-in ones cannot be replaced.
         extra_args "extraArgs": BTreeMap<String, Arguments> { example "{election-timeout: \"5000\"}" };
         /// Network of its address; `advertisedSubnets` is the field of today.
         subnet "subnet": String { newer true, example "10.0.0.0/8", later "the choice of etcd's addresses" };

@@ -10,9 +10,9 @@ section! {
         image "image": String { default "kubelet:v1.20.6 of the usual registry", example "registry.example.org/kubelet:v1.34.1" };
         /// Addresses of the cluster's DNS, instead of the tenth of each service subnet.
         cluster_dns "clusterDNS": Vec<std::net::IpAddr> { newer true };
-        /// Further arguments; built-in ones cannot be replaced.
+        /// Additional arguments; built-in ones cannot be replaced.
         extra_args "extraArgs": BTreeMap<String, Arguments> { example "{feature-gates: ServerSideApply=true}" };
-        /// Further mounts, as the OCI runtime specification has them.
+        /// Additional mounts, as the OCI runtime specification has them.
         extra_mounts "extraMounts": Vec<Mount> {};
         /// Fields of the KubeletConfiguration.
         extra_config "extraConfig": Option<Value> { newer true, example "{serverTLSBootstrap: true}" };

@@ -18,9 +18,9 @@ section! {
         token "token": Secret {};
         /// CA of the node API. Workers hold the certificate only.
         ca "ca": CertificateAndKey {};
-        /// Further CAs that clients of the node API may come from.
+        /// Additional CAs that clients of the node API may come from.
         accepted_cas "acceptedCAs": Vec<CertificateAndKey> { newer true };
-        /// Further names and addresses for the API's server certificate.
+        /// Additional names and addresses for the API's server certificate.
         cert_sans "certSANs": Vec<String> { example "[10.0.0.5, node.example.org]" };
         /// What the control plane's parts on this machine do.
         control_plane "controlPlane": Option<MachineControlPlane> { newer true };
@@ -30,7 +30,7 @@ section! {
         pods "pods": Vec<Value> { newer true };
         /// Host name, resolvers, interfaces.
         network "network": Network {};
-        /// Further disks to partition, once, while they are empty.
+        /// Additional disks to partition, once, while they are empty.
         disks "disks": Vec<Disk> {};
         /// Where the system is installed.
         install "install": Install {};

@@ -29,7 +29,7 @@ pub(super) fn judged_document(document: &str, mode: Mode) -> Vec<(String, String
     found.into_iter().map(|d| (d.path, d.message)).collect()
 }
 
-/// Further rules of `machine` with their messages, beside those of `tests`.
+/// Additional rules of `machine` with their messages, beside those of `tests`.
 const MACHINE: &[(&str, &str, &str)] = &[
     ("pods: [{metadata: {name: a}}]", "machine.pods[0].spec", "missing; write the pod's containers"),
     ("pods: [{kind: Pod, spec: {}}]", "machine.pods[0].metadata.name", "missing; write the pod's name"),

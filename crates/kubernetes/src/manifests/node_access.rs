@@ -1,7 +1,7 @@
 //! What nodes read of their cluster: the addresses of its control plane nodes, and the authority of their node API.
 //!
 //! Owns: the ConfigMap of the authority, and the two roles of the group of kubelets.
-//! Does not: hold a key. Who may change the ConfigMap says whom workers without `machine.ca.crt` obey: see docs/threat-model.md.
+//! Does not: hold a key. Who may change the ConfigMap says whom workers without `machine.ca.crt` trust: see docs/threat-model.md.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The kernel module index: which files to load, in which order, for a name or a device's alias.
 //!
 //! Owns: modules.dep, modules.alias, modules.softdep and modules.builtin in the text form that depmod writes.
-//! Does not: load modules, read directories, obey modprobe.d.
+//! Does not: load modules, read directories, follow modprobe.d.
 //! Order: hard dependencies, soft dependencies named `pre`, the module, soft dependencies named `post`.
 //! Fails by: saying that nothing has the name; a soft dependency that does not exist is left out, one that is an
 //! alias stands for all modules that have it.

@@ -1,6 +1,6 @@
 //! The service state machine.
 //!
-//! A service has a wish (a person or a sequence wants it to run, or not) and a reality (a process exists, or not).
+//! A service has a goal (a person or a sequence wants it to run, or not) and a state (a process exists, or not).
 //! The states name where the two stand to each other:
 //!
 //! * `Initialized`, `Finished`, `Failed`, `Skipped`: nothing runs and nobody wants it to. They differ in how it got

@@ -69,7 +69,7 @@ pub struct LinkStatus {
     /// A further name, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub alias: String,
-    /// Further names, for programs.
+    /// Additional names, for programs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alt_names: Vec<String>,
     /// Whether it has a carrier.
