@@ -364,7 +364,7 @@ async fn secrets_and_patches_make_the_same_cluster_again() {
 }
 
 #[tokio::test]
-async fn files_are_patched_and_judged() {
+async fn files_are_patched_and_checked() {
     let rig = Rig::new();
     rig.write("node.yaml", fake::CONFIG);
     let patched = rig

@@ -540,7 +540,7 @@ fn one_image_has_a_config_for_each_machine() {
 
 /// As a node does it: whoever makes machines of images installs nothing.
 #[test]
-fn a_config_is_judged_for_the_platform_of_the_image() {
+fn a_config_is_checked_for_the_platform_of_the_image() {
     let home = tempfile::tempdir().unwrap();
     let ok = |words: &[&str]| done(home.path(), words);
     let refused = |words: &[&str]| {

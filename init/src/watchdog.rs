@@ -98,7 +98,7 @@ impl Watchdog {
         match kernel.open_watchdog(DEVICE, wanted) {
             Ok(seconds) => {
                 self.armed = true;
-                // Four chances before it bites.
+                // Four attempts before it bites.
                 self.interval_ns = (u64::from(seconds) * SECOND_NS / 4).max(SECOND_NS / 4);
                 self.next_ns = kernel.now_ns() + self.interval_ns;
                 say!(kernel, Level::Info, "watchdog armed, {seconds} s");

@@ -205,7 +205,7 @@ fn each_extensions_modules_get_into_one_index() {
     assert!(error.contains("a.ko.xz is packed by xz, and there is no modules.dep"), "{error}");
 }
 
-/// A path is judged as it is written, and must lie there.
+/// A path is checked as it is written, and must lie there.
 #[test]
 fn a_path_that_climbs_is_refused() {
     let dir = tempfile::tempdir().unwrap();

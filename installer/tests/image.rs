@@ -188,7 +188,7 @@ const DIRECTORY: &str = "BILLET_TEST_DIRECTORY";
 
 /// Run by the test below with another working directory, umask, locale and time zone.
 #[test]
-#[ignore = "a child of builds_in_different_surroundings_are_identical"]
+#[ignore = "a child of builds_in_different_environments_are_identical"]
 fn child_that_builds() {
     // Nothing to do when somebody runs all ignored tests.
     if let Ok(directory) = std::env::var(DIRECTORY) {
@@ -197,7 +197,7 @@ fn child_that_builds() {
 }
 
 #[test]
-fn builds_in_different_surroundings_are_identical() {
+fn builds_in_different_environments_are_identical() {
     let dir = tempfile::tempdir().unwrap();
     let directories = ["a", "another/much longer/directory"].map(|name| dir.path().join(name));
     for (directory, umask, zone) in [(&directories[0], "022", "UTC"), (&directories[1], "077", "Asia/Tokyo")]

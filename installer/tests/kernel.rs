@@ -440,7 +440,7 @@ fn a_kernel_for_arm64_is_taken_from_the_path_for_arm64() {
     assert!(listed(&made, "vmlinuz").contains("usr/lib/billet/boot/vmlinuz"));
 }
 
-/// A kernel that a Dockerfile copies beside no modules is judged as one that a profile names.
+/// A kernel that a Dockerfile copies beside no modules is checked as one that a profile names.
 #[test]
 fn a_copied_kernel_without_modules_is_told() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! A client of the fault injector in test images.
 //!
 //! Owns: one TCP connection a request, so that a connection broken on purpose harms nothing else.
-//! Does not: retry; a test that expects trouble asks again itself.
+//! Does not: retry; a test that expects a failure asks again itself.
 //! Source: qemu-tests/agent/src/request.rs.
 
 use std::collections::BTreeMap;

@@ -172,7 +172,7 @@ fn pieces(offset: u64, mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     found
 }
 
-/// Which parts of one write survive: all of it, nothing, or each by chance.
+/// Which parts of one write survive: all of it, nothing, or each at random.
 fn survivor<'a>(sure: bool, random: Option<&'a mut Random>) -> Box<dyn FnMut() -> bool + 'a> {
     match random {
         _ if sure => Box::new(|| true),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn unflushed_writes_survive_by_chance_and_in_parts() {
+    fn unflushed_writes_survive_at_random_and_in_parts() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         log(&path, &[Some((1, 60, 1))]);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_start_is_judged_by_where_it_takes_its_config_from() {
+    fn the_next_start_is_checked_by_where_it_takes_its_config_from() {
         let (state, image, outside) = (Some(Trust::State), Some(Trust::Image), Some(Trust::Outside));
         for trust in [None, state, image, outside] {
             for is_named in [false, true] {

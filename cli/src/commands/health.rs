@@ -147,23 +147,23 @@ async fn wait_for(
     eprintln!("waiting for {text}: ...");
     let mut last = String::new();
     loop {
-        let Some(trouble) = trouble(session, nodes, condition).await else {
+        let Some(failure) = first_failure(session, nodes, condition).await else {
             eprintln!("waiting for {text}: OK");
             return Ok(());
         };
-        if trouble != last {
-            output::note(&format!("waiting for {text}: {trouble}"));
+        if failure != last {
+            output::note(&format!("waiting for {text}: {failure}"));
         }
         if Instant::now() >= deadline {
-            bail!("{text}: {trouble}; waited as long as --wait-timeout says");
+            bail!("{text}: {failure}; waited as long as --wait-timeout says");
         }
-        last = trouble;
+        last = failure;
         sleep(PERIOD.min(deadline.saturating_duration_since(Instant::now()))).await;
     }
 }
 
 /// What keeps the condition from holding, on the first node where it does not.
-async fn trouble(session: &Session, nodes: &[Option<String>], condition: Condition) -> Option<String> {
+async fn first_failure(session: &Session, nodes: &[Option<String>], condition: Condition) -> Option<String> {
     for node in nodes {
         let checking = check(session, node.as_deref(), condition);
         let result = timeout(ANSWER, checking).await.unwrap_or_else(|_| Err("no answer".to_owned()));

@@ -77,7 +77,7 @@ impl Flags {
 
 pub(crate) async fn run(command: NetbootCommand) -> Result<()> {
     let NetbootCommand::Serve(flags) = command;
-    let files = Files::open(&flags.bundle, flags.configs.as_deref())?.judged_by(flags.judge());
+    let files = Files::open(&flags.bundle, flags.configs.as_deref())?.checked_by(flags.judge());
     let (remarks, configs) = (files.remarks(), flags.configs.clone().unwrap_or_default());
     let loaders = files.loaders();
     let secure = flags.secure();
@@ -146,7 +146,7 @@ mod tests {
         assert!(judge(b"\xff", Mode::Metal).is_err());
     }
     #[test]
-    fn a_config_is_judged_for_the_platform_that_the_script_names() {
+    fn a_config_is_checked_for_the_platform_that_the_script_names() {
         let secrets = Secrets::generate().unwrap();
         let config = config::generate(Input {
             cluster_name: "demo".into(),
@@ -172,12 +172,12 @@ mod tests {
             tls_name: None,
             https_port: 8443,
         };
-        let judged = |words: &str| {
+        let checked = |words: &str| {
             fs::write(bundle.path().join(SCRIPT), format!("#!ipxe\nkernel vmlinuz {words}\nboot\n")).unwrap();
             flags.judge()(config.as_bytes())
         };
-        assert!(judged("talos.platform=metal").unwrap_err().contains("install"));
-        assert!(judged("panic=10").unwrap_err().contains("install"));
-        assert_eq!(judged("talos.platform=nocloud"), Ok(()));
+        assert!(checked("talos.platform=metal").unwrap_err().contains("install"));
+        assert!(checked("panic=10").unwrap_err().contains("install"));
+        assert_eq!(checked("talos.platform=nocloud"), Ok(()));
     }
 }

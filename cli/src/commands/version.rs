@@ -149,7 +149,7 @@ mod tests {
         );
     }
 
-    /// Extensions for Talos are judged by the version that nodes say they serve.
+    /// Extensions for Talos are checked by the version that nodes say they serve.
     #[test]
     fn one_interface_is_served() {
         assert_eq!(installer::custom::INTERFACE, version::INTERFACE);

@@ -142,7 +142,7 @@ impl Files {
 
     /// The same, with somebody who knows what a config is.
     #[must_use]
-    pub fn judged_by(mut self, judge: Judge) -> Self {
+    pub fn checked_by(mut self, judge: Judge) -> Self {
         if let Some(configs) = &mut self.configs {
             configs.judge = Some(judge);
         }

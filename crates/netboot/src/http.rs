@@ -302,7 +302,7 @@ mod tests {
         }
         let configs = directory.path().join("configs");
         let files = Files::open(&directory.path().join("bundle"), Some(&configs)).unwrap();
-        let files = Arc::new(files.judged_by(|_| Err("it is none".to_owned())));
+        let files = Arc::new(files.checked_by(|_| Err("it is none".to_owned())));
         let told: Arc<Mutex<Vec<Event>>> = Arc::default();
         let hears = told.clone();
         let tell: Tell =

@@ -1,6 +1,6 @@
 //! Errors of a socket that serves everybody: which of them pass, and which end it.
 //!
-//! Owns: the classes, the pause, that a lasting trouble is told once.
+//! Owns: the classes, the pause, that a lasting failure is reported once.
 //! Source: accept(2), "Error handling": errors of the network that is behind a connection come out of accept.
 
 use std::io;
@@ -14,7 +14,7 @@ use crate::event::{Event, Tell};
 /// Until the system may have something to give again: who waits for an answer notices little of it.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Without a trouble that lasts for so long, it is over, and told again when it comes back: at its limit a host takes one
+/// Without a failure for so long, it is over, and reported again when it comes back: at its limit a host takes one
 /// machine, refuses the next one, and so on many times a second.
 const OVER: Duration = Duration::from_secs(10);
 
@@ -56,14 +56,14 @@ fn class(error: &io::Error) -> Class {
 #[derive(Debug)]
 pub(crate) struct Patience {
     by: &'static str,
-    /// When the trouble that lasts, which was told, was last met.
-    troubled: Option<Instant>,
+    /// When the failure that was reported happened last.
+    failed_at: Option<Instant>,
 }
 
 impl Patience {
     /// For a socket of this protocol.
     pub(crate) fn new(by: &'static str) -> Self {
-        Self { by, troubled: None }
+        Self { by, failed_at: None }
     }
 
     /// What came of asking the socket. `None`: something that passes, which was told; ask again.
@@ -84,7 +84,7 @@ impl Patience {
         match class {
             Class::Resources => {
                 // It is tried five times a second, and said once.
-                let before = self.troubled.replace(Instant::now());
+                let before = self.failed_at.replace(Instant::now());
                 if before.is_none_or(|before| before.elapsed() >= OVER) {
                     tell(said);
                 }

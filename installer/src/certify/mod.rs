@@ -1,8 +1,8 @@
-//! The power-cut certificate: every state that a power cut can leave, judged.
+//! The power-cut certificate: every state that a power cut can leave, checked.
 //!
 //! Owns: the operations that are certified ([`jobs`]), the judge ([`Judge`]), the enumeration with its verdicts
 //! ([`certify`]), the proof that flushes are needed, the report.
-//! Does not: print; write files; know the file systems of STATE and EPHEMERAL, which are judged by booting samples.
+//! Does not: print; write files; know the file systems of STATE and EPHEMERAL, which are checked by booting samples.
 //! Order: [`Node`] (a disk) → [`Case`] (an operation on it, recorded) → states → [`Judge`] → [`Report`].
 //! Fails by: a [`Bad`] state with a number, by which the same job shows it again.
 //! Source: docs/power-cuts.md.

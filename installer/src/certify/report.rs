@@ -85,7 +85,7 @@ const READ_BACK: &str =
 const FREED: &str = "frees clusters that no name leads to: lost, the next change frees them; kept because every step of a \
                      change of the ESP ends with a flush";
 
-/// What is not judged here, and where it is.
+/// What is not checked here, and where it is.
 const ELSEWHERE: [(&str, &str); 2] = [
     ("config save", "a file on STATE's xfs: qemu-tests power_cut boots replayed prefixes of a recorded node"),
     ("format", "file systems are made by mkfs under an intent record; its writes count as one region"),
@@ -94,7 +94,7 @@ const ELSEWHERE: [(&str, &str); 2] = [
 /// The whole certificate.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// States judged.
+    /// States checked.
     pub states: usize,
     /// States that break their rule.
     pub bad: usize,
@@ -102,7 +102,7 @@ pub struct Report {
     pub seeds: (u64, u64),
     /// By operation and sector size.
     pub operations: Vec<Entry>,
-    /// Operations that are judged by other means, and by which.
+    /// Operations that are checked by other means, and by which.
     pub elsewhere: BTreeMap<&'static str, &'static str>,
 }
 
@@ -117,7 +117,7 @@ pub struct Entry {
     pub situations: Vec<&'static str>,
     /// Recordings.
     pub recordings: usize,
-    /// States judged.
+    /// States checked.
     pub states: usize,
     /// Different contents of the disk among them, counted for each recording.
     pub different: usize,

@@ -20,7 +20,7 @@ const DESCRIBED: usize = 5;
 pub struct Outcome {
     /// The job.
     pub job: Job,
-    /// How many states were judged.
+    /// How many states were checked.
     pub states: usize,
     /// How many different contents of the disk were among them.
     pub different: usize,

@@ -1,6 +1,6 @@
-//! Verdicts on states, each content judged once: most cuts of an operation leave the same bytes as another one.
+//! Verdicts on states, each content checked once: most cuts of an operation leave the same bytes as another one.
 //!
-//! Owns: what was judged, by content and promises.
+//! Owns: what was checked, by content and promises.
 //! Does not: outlive a case. Its recordings with a flush left out may share it: they have the same disk before and the
 //! same rule.
 
@@ -20,7 +20,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Nothing was judged yet.
+    /// Nothing was checked yet.
     #[must_use]
     pub fn new(case: &Case) -> Self {
         Self { judge: case.judge(), said: HashMap::new() }
@@ -34,7 +34,7 @@ impl Verdicts {
         verdict.or_insert_with(|| case.check(&mut self.judge, state)).clone()
     }
 
-    /// How many different contents were judged.
+    /// How many different contents were checked.
     #[must_use]
     pub fn different(&self) -> usize {
         self.said.keys().map(|(content, _)| content).collect::<HashSet<_>>().len()

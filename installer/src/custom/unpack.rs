@@ -147,7 +147,7 @@ fn put(
     readable(&mut item, path, failure)?;
     let name = utf8(&item.path_bytes(), path)?;
     let plain = plain_name(&name);
-    // It would be judged by one path and lie at another one.
+    // It would be checked by one path and lie at another one.
     if plain.split('/').any(|part| part == "..") {
         return Err(Error::Climbs { path: path.to_owned(), name: shown(&name) });
     }

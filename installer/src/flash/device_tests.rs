@@ -141,7 +141,7 @@ fn zeros_are_written_where_they_count_on_a_loop_device() {
         let done = flash(&image, &path, None, &mut crate::silent).unwrap();
         assert_eq!((untouched(&mut disk.content(), &image), done.left_bytes), (left(), 8 * MIB));
     }
-    // A file there has the same trouble.
+    // A file there has the same fault.
     let (image, file) = (slots_image(directory.path(), "ROOT", 512), holeless.0.path().join("file"));
     fs::write(&file, vec![0xEE; usize::try_from(BYTES).unwrap()]).unwrap();
     let done = flash(&image, &file, None, &mut crate::silent).unwrap();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_processors_is_not_judged_here() {
+    fn what_says_nothing_of_processors_is_not_checked_here() {
         for name in ["a.ko", "a.ko.gz", "a.ko.xz", "a.ko.zst"] {
             checked(name, b"no module", Architecture::Amd64).unwrap();
         }

@@ -39,7 +39,7 @@ fn offered(mode: &str) -> Vec<&'static str> {
     rows.map(|row| row.split_once(' ').unwrap()).filter(|row| row.0 == mode).map(|row| row.1).collect()
 }
 
-/// Calls with an empty request. The calls of a stream are judged before their first message.
+/// Calls with an empty request. The calls of a stream are checked before their first message.
 async fn call(channel: &Channel, path: &'static str) -> Result<(), Status> {
     let mut client = tonic::client::Grpc::new(channel.clone());
     client.ready().await.map_err(|e| Status::unavailable(e.to_string()))?;

@@ -4,7 +4,7 @@
 //! parameter, each laid over those before it as a strategic merge patch. Where the command line names nothing that is
 //! there, the boot medium's bundle has its place.
 //! Does not: validate the text, or try again (`loadConfig` does both).
-//! Fails by: [`Trouble`]; [`Search::Nothing`] is no error: nobody has given this node a config yet.
+//! Fails by: [`Search::Absent`] and [`Search::Failed`]; [`Search::Nothing`] is no error: this node was given no config yet.
 //! Source: docs/users/config-lifecycle.md.
 
 use std::fs;

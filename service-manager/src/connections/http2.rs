@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_greet_is_left_after_ten_seconds() {
+    async fn a_client_without_a_preface_is_left_after_ten_seconds() {
         let (mut client, server) = tokio::io::duplex(1024);
         let begin = tokio::time::Instant::now();
         client.write_all(&PREFACE[..23]).await.unwrap();

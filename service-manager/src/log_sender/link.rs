@@ -31,7 +31,7 @@ pub(super) async fn send(runtime: Arc<Runtime>, queue: Arc<Queue>, destination: 
     let endpoint = match Endpoint::parse(&sender.destination.endpoint) {
         Ok(endpoint) => endpoint,
         // The config is checked before; the kernel parameter is not.
-        Err(error) => return sender.trouble(&error),
+        Err(error) => return sender.report_failure(&error),
     };
     let mut back_off = FIRST_BACK_OFF;
     loop {
@@ -40,7 +40,7 @@ pub(super) async fn send(runtime: Arc<Runtime>, queue: Arc<Queue>, destination: 
         if sender.sent > before {
             back_off = FIRST_BACK_OFF;
         }
-        sender.trouble(&error);
+        sender.report_failure(&error);
         tokio::time::sleep(back_off).await;
         back_off = (back_off * 2).min(LONGEST_BACK_OFF);
     }
@@ -90,8 +90,8 @@ impl Sender {
         }
     }
 
-    /// Says once for each reason what keeps it from sending.
-    fn trouble(&mut self, error: &str) {
+    /// Logs once for each reason what keeps it from sending.
+    fn report_failure(&mut self, error: &str) {
         if self.said != error {
             self.runtime
                 .journal

@@ -159,7 +159,7 @@ fn judge(
     found: &BTreeMap<(u32, IpAddr), NeighbourState>,
     now: &str,
 ) -> BTreeMap<String, Status> {
-    let judged = wanted.iter().map(|(link, index, gateway)| {
+    let checked = wanted.iter().map(|(link, index, gateway)| {
         let id = format!("{link}/{gateway}");
         let before = known.get(&id);
         let state = match found.get(&(*index, *gateway)) {
@@ -174,7 +174,7 @@ fn judge(
         let since = same.map_or(now, |status| &status.since).to_owned();
         (id, Status { link: link.clone(), gateway: *gateway, state, since })
     });
-    judged.collect()
+    checked.collect()
 }
 
 fn publish(runtime: &Runtime, known: &BTreeMap<String, Status>) {

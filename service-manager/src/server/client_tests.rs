@@ -38,8 +38,8 @@ async fn configured() -> Fixture {
     f
 }
 
-/// Sends a config that is judged and changes nothing. Answers the warnings.
-async fn judged(f: &Fixture, text: &str) -> Result<Vec<String>, Status> {
+/// Sends a config that is checked and changes nothing. Answers the warnings.
+async fn checked(f: &Fixture, text: &str) -> Result<Vec<String>, Status> {
     let request = proto::ApplyConfigurationRequest {
         data: text.as_bytes().to_vec(),
         mode: Mode::NoReboot.into(),
@@ -75,12 +75,12 @@ async fn documents_of_current_clients_are_taken_by_the_call() {
     let f = configured().await;
     give_uuid(&f);
     for document in include_str!("../../../crates/config/testdata/current-clients.yaml").split("---\n") {
-        judged(&f, &with_document(document)).await.unwrap_or_else(|status| panic!("{document}: {status:?}"));
+        checked(&f, &with_document(document)).await.unwrap_or_else(|status| panic!("{document}: {status:?}"));
     }
     let empty = with_machine(
         "network: {interfaces: [{interface: bond0, bond: {mode: '', lacpRate: '', interfaces: [eth0]}}]}",
     );
-    judged(&f, &empty).await.unwrap();
+    checked(&f, &empty).await.unwrap();
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn an_address_without_a_prefix_length_is_taken_with_a_warning() {
     let f = configured().await;
     for address in ["addresses: [10.0.0.2]", "cidr: 10.0.0.2"] {
         let text = with_machine(&format!("network: {{interfaces: [{{interface: eth0, {address}}}]}}"));
-        let warnings = judged(&f, &text).await.unwrap();
+        let warnings = checked(&f, &text).await.unwrap();
         assert!(warnings.iter().any(|warning| warning.contains("read as 10.0.0.2/32")), "{warnings:?}");
         // The client that prints it says that it is a warning.
         assert!(warnings.iter().all(|warning| !warning.to_lowercase().contains("warning:")), "{warnings:?}");
@@ -109,7 +109,7 @@ async fn rubbish_is_refused_by_the_call_with_its_place() {
         (with_machine("env: {1BAD: a}"), "1BAD"),
         (CONFIG.replace(", ca: {crt: YQ==}", ""), "a worker needs the certificate of the API's CA"),
     ] {
-        let status = judged(&f, &text).await.unwrap_err();
+        let status = checked(&f, &text).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
         assert!(status.message().contains(part) && status.message().contains("line "), "{part}: {status:?}");
     }

@@ -88,7 +88,7 @@ fn stage(upgrades: &Upgrades) -> Option<&'static str> {
     }
 }
 
-/// Judges this start, once; ends when the system is kept, or is none to be judged.
+/// Judges this start, once; ends when the system is kept, or is none to be checked.
 pub(crate) async fn watch(upgrades: Arc<Upgrades>) {
     booted::publish(&upgrades.runtime);
     if system_disk::slot(&upgrades.runtime).is_none() {
@@ -120,7 +120,7 @@ async fn judge(upgrades: &Arc<Upgrades>) -> Result<(), Failure> {
     let here = here(&upgrades.runtime).await?;
     let record = record.unwrap_or_default();
     match record.verdict(booted::own_generation(&upgrades.runtime.root), here.entry, &entries) {
-        // On trial without a record: somebody made the entry by hand. It is judged all the same.
+        // On trial without a record: somebody made the entry by hand. It is checked all the same.
         Verdict::Settled if here.entry.trial.is_some() => on_trial(upgrades, record, here).await,
         Verdict::Settled => Ok(()),
         Verdict::OnTrial => on_trial(upgrades, record, here).await,

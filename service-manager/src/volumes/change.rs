@@ -346,19 +346,19 @@ mod tests {
     fn a_new_address_says_whether_it_is_encrypted_and_an_old_one_stays() {
         let (open, plain, other) =
             (of_server("10.0.0.5:4050"), of_server("grpc://10.0.0.5:4050"), of_server("kms:1"));
-        let judged =
+        let checked =
             |old: &[Option<&Record>], new| check_schemes(EPHEMERAL, old, new).map_err(|e| e.to_string());
         for old in [&[][..], &[None], &[Some(&plain)], &[Some(&other), None]] {
-            let error = judged(old, Some(&open)).unwrap_err();
+            let error = checked(old, Some(&open)).unwrap_err();
             assert!(
                 error.starts_with("key 3 of EPHEMERAL: 10.0.0.5:4050 does not say whether it is encrypted"),
                 "{error}"
             );
             assert!(error.contains("write https://10.0.0.5:4050, or grpc://10.0.0.5:4050"), "{error}");
         }
-        assert_eq!(judged(&[None, Some(&open)], Some(&open)), Ok(()));
+        assert_eq!(checked(&[None, Some(&open)], Some(&open)), Ok(()));
         for new in [None, Some(&plain), Some(&of_server("https://kms")), Some(&record(&[(0, "")]))] {
-            assert_eq!(judged(&[], new), Ok(()));
+            assert_eq!(checked(&[], new), Ok(()));
         }
     }
 
@@ -403,7 +403,7 @@ mod tests {
         }
     }
     #[tokio::test]
-    async fn volumes_of_documents_are_judged_too() {
+    async fn volumes_of_documents_are_checked_too() {
         let dir = tempfile::tempdir().unwrap();
         let volumes = crate::server::tests_node(dir.path().to_owned()).volumes.clone();
         let given = |encryption: &str| {
@@ -414,7 +414,7 @@ mod tests {
             );
             config::load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"))
         };
-        let judged = async |encryption: &str| {
+        let checked = async |encryption: &str| {
             let given = given(encryption);
             let asked = Asked {
                 config: Arc::new(given.config),
@@ -425,11 +425,11 @@ mod tests {
             super::check(&volumes, asked).await
         };
         // This machine has no firmware that would tell who it is.
-        let error = judged("encryption: {provider: luks2, keys: [{nodeID: {}}]}\n").await.unwrap_err();
+        let error = checked("encryption: {provider: luks2, keys: [{nodeID: {}}]}\n").await.unwrap_err();
         assert!(error.to_string().starts_with("encryption of u-data: no key can be had"), "{error}");
-        assert_eq!(judged("").await, Ok(Vec::new()), "in maintenance");
+        assert_eq!(checked("").await, Ok(Vec::new()), "in maintenance");
         volumes.runtime.config.send_replace(Some(Arc::new(given("").config)));
-        let warnings = judged("").await.unwrap();
+        let warnings = checked("").await.unwrap();
         assert!(warnings[0].starts_with("u-data: no disk of this machine is meant by"), "{warnings:?}");
         assert!(warnings[0].ends_with("it is made once there is one"), "{warnings:?}");
     }

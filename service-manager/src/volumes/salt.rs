@@ -34,7 +34,7 @@ pub(super) fn kept(volumes: &Volumes) -> Result<Secret, String> {
     parse(&text).ok_or_else(|| format!("{FILE} on STATE is damaged"))
 }
 
-/// One that only stands for the real one, where a config is judged before there is a STATE.
+/// One that only stands for the real one, where a config is checked before there is a STATE.
 pub(super) fn stand_in() -> Secret {
     Secret::new(vec![0; BYTES])
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns: which of the runs counts (the median) and how far they may lie apart.
 //! Does not: hide a spread: runs that differ by more than [`SPREAD`] are an error, since nothing but the emulated
-//! machine's own chance (network packets arrive by the host's clock) may differ.
+//! machine's own randomness (network packets arrive by the host's clock) may differ.
 
 use std::collections::BTreeMap;
 use std::path::Path;

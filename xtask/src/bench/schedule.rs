@@ -149,7 +149,7 @@ impl Tasks {
         }
         match self.program.get(&self.process_of(pid)) {
             Some(program) if !self.kernel.contains(&pid) => program.clone(),
-            // `kworker/0:1`: which of them ran is chance.
+            // `kworker/0:1`: which of them ran is random.
             _ if pid == INIT => format!("{KERNEL_PREFIX}start"),
             _ => format!("{KERNEL_PREFIX}{}", comm.split('/').next().unwrap_or(comm)),
         }

@@ -20,13 +20,14 @@ use sources::Sources;
 /// A rule: its name and what breaks it.
 type Rule = (&'static str, fn(&Sources) -> Result<Vec<String>>);
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     ("module headers", text::headers),
     ("file sizes", text::sizes),
     ("unsafe code only where it is allowed", text::unsafe_code),
     ("no host names of registries", text::hosts),
     ("no paths of one machine", text::machine_paths),
     ("cited pages are there", text::pages),
+    ("words of the field", text::words),
     ("dependencies point one way", directions::check),
     ("no circles of modules", circles::check),
     ("versions in one place", directions::versions),

@@ -77,7 +77,7 @@ pub(super) fn add(flags: &Add) -> Result<()> {
     let key = signing_key(&flags.signing_key)?;
     check_packing(&flags.image)?;
     let mut disk = Disk::open(&flags.image)?;
-    let text = judged(&flags.config, platform(&mut disk, &flags.image)?)?;
+    let text = checked(&flags.config, platform(&mut disk, &flags.image)?)?;
     let new = New {
         selectors: &selectors,
         config: text.as_bytes(),
@@ -193,7 +193,7 @@ fn signing_key(path: &Path) -> Result<SigningKey> {
 }
 
 /// The config as it is, once it is known to be one that a node on this platform takes.
-pub(super) fn judged(path: &Path, platform: Platform) -> Result<String> {
+pub(super) fn checked(path: &Path, platform: Platform) -> Result<String> {
     let name = path.display().to_string();
     let text = machine_config::read_file(&name)?;
     let loaded = config::load(text.as_bytes()).with_context(|| format!("{name} is not valid"))?;

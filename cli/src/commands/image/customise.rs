@@ -102,7 +102,7 @@ impl Changes {
         let profile = profile.and(flags);
         if let Some(path) = &profile.config {
             let platform = profile.platform.unwrap_or_else(|| source.platform());
-            configs::judged(path, platform).map_err(|error| anyhow!("{error:#}\n{PART_ADVICE}"))?;
+            configs::checked(path, platform).map_err(|error| anyhow!("{error:#}\n{PART_ADVICE}"))?;
         }
         Ok(custom::customise(source, &profile, work, &mut installer::silent)?)
     }

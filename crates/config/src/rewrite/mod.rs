@@ -57,7 +57,7 @@ pub enum RewriteError {
     Differs(String),
 }
 
-/// Every mode; a configuration is judged in those in which the input is accepted.
+/// Every mode; a configuration is checked in those in which the input is accepted.
 const MODES: [Mode; 3] = [Mode::Metal, Mode::Cloud, Mode::Container];
 
 /// Writes the configuration `bytes` in another form.
@@ -104,10 +104,10 @@ struct Meaning {
 
 impl Meaning {
     fn of(loaded: &Loaded) -> Result<Self, LoadError> {
-        let judged = MODES.map(|mode| (mode, loaded.validate(mode).err()));
+        let checked = MODES.map(|mode| (mode, loaded.validate(mode).err()));
         let modes: Vec<_> =
-            judged.iter().filter(|(_, error)| error.is_none()).map(|(mode, _)| *mode).collect();
-        match judged.into_iter().find_map(|(mode, error)| error.filter(|_| mode == Mode::Cloud)) {
+            checked.iter().filter(|(_, error)| error.is_none()).map(|(mode, _)| *mode).collect();
+        match checked.into_iter().find_map(|(mode, error)| error.filter(|_| mode == Mode::Cloud)) {
             Some(error) if modes.is_empty() => Err(error),
             _ => Ok(Self { model: loaded.config.clone(), normal: normal(&loaded.config), modes }),
         }

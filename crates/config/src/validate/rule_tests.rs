@@ -1,7 +1,7 @@
 //! Every rule has a test that pins its message: the rules are the places in the sources that add a problem, and each
 //! has to be broken by a row of a table.
 
-use super::{tests::judged, *};
+use super::{tests::checked, *};
 use std::{cell::RefCell, collections::BTreeSet, fs, panic::Location, path::Path};
 
 thread_local! {
@@ -16,7 +16,7 @@ pub(super) fn broken(rule: &Location<'_>) {
 }
 
 /// Errors and warnings of a configuration with one further document.
-pub(super) fn judged_document(document: &str, mode: Mode) -> Vec<(String, String)> {
+pub(super) fn checked_document(document: &str, mode: Mode) -> Vec<(String, String)> {
     let text = format!(
         "version: v1alpha1\npersist: true\nmachine: {{token: a.b}}\ncluster: {{controlPlane: {{endpoint: 'https://a:6443'}}}}\n---\napiVersion: v1alpha1\n{document}\n"
     );
@@ -495,19 +495,19 @@ const TEXTS: &[(&str, &str, &str)] = &[
 /// Breaks the rules of every table and checks the messages.
 fn break_all() {
     for (yaml, path, message) in super::tests::MACHINE.iter().chain(MACHINE) {
-        let found = judged(&format!("  {yaml}"), "", Mode::Cloud);
+        let found = checked(&format!("  {yaml}"), "", Mode::Cloud);
         assert!(found.contains(&((*path).to_owned(), (*message).to_owned())), "{yaml}: {found:#?}");
     }
     for (yaml, path, message) in super::tests::CLUSTER {
-        let found = judged("", &format!("  {yaml}"), Mode::Cloud);
+        let found = checked("", &format!("  {yaml}"), Mode::Cloud);
         assert_eq!(found, [((*path).to_owned(), (*message).to_owned())], "{yaml}");
     }
     for (document, path, message) in DOCUMENTS.iter().chain(super::document_rule_tests::DOCUMENTS) {
-        let found = judged_document(document, Mode::Cloud);
+        let found = checked_document(document, Mode::Cloud);
         assert!(found.contains(&((*path).to_owned(), (*message).to_owned())), "{document}: {found:#?}");
     }
     for features in ["{}", "{hostDNS: {enabled: false}}", "{hostDNS: {enabled: true}}"] {
-        let found = judged(&format!("  features: {features}"), "", Mode::Container);
+        let found = checked(&format!("  features: {features}"), "", Mode::Container);
         assert!(found.iter().any(|(_, message)| message.ends_with("in container mode")), "{found:#?}");
     }
     for (text, path, message) in TEXTS {
@@ -572,7 +572,7 @@ fn a_fault_of_a_document_is_told_once_where_it_stands() {
         "kind: RegistryMirrorConfig\nname: a\nendpoints: [{url: b}]",
         "kind: StaticHostConfig\nname: 10.0.0.1\nhostnames: [a_b]",
     ] {
-        assert_eq!(judged_document(document, Mode::Cloud).len(), 1, "{document}");
+        assert_eq!(checked_document(document, Mode::Cloud).len(), 1, "{document}");
     }
 }
 

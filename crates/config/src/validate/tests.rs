@@ -15,7 +15,7 @@ fn a_small_worker_is_fine() {
 }
 
 /// Errors and warnings of a configuration in one mode: path and message.
-pub(super) fn judged(machine: &str, cluster: &str, mode: Mode) -> Vec<(String, String)> {
+pub(super) fn checked(machine: &str, cluster: &str, mode: Mode) -> Vec<(String, String)> {
     let text = format!(
         "version: v1alpha1\npersist: true\nmachine:\n  token: a.b\n{machine}\ncluster:\n  controlPlane: {{endpoint: 'https://a:6443'}}\n{cluster}\n"
     );
@@ -377,11 +377,11 @@ pub(super) const CLUSTER: &[(&str, &str, &str)] = &[
 #[test]
 fn each_rule_has_its_message() {
     for (yaml, path, message) in MACHINE {
-        let found = judged(&format!("  {yaml}"), "", Mode::Cloud);
+        let found = checked(&format!("  {yaml}"), "", Mode::Cloud);
         assert_eq!(found, [((*path).to_owned(), (*message).to_owned())], "{yaml}");
     }
     for (yaml, path, message) in CLUSTER {
-        let found = judged("", &format!("  {yaml}"), Mode::Cloud);
+        let found = checked("", &format!("  {yaml}"), Mode::Cloud);
         assert_eq!(found, [((*path).to_owned(), (*message).to_owned())], "{yaml}");
     }
 }
@@ -391,18 +391,18 @@ fn a_shared_address_must_be_one() {
     let machine = "  type: controlplane\n  ca: {crt: YQ==, key: YQ==}\n  network: {interfaces: [{interface: eth0, vip: {ip: x}}]}";
     let message = "[networking.os.device.vip] failed to parse \"x\" as IP address".to_owned();
     assert_eq!(
-        judged(machine, "", Mode::Cloud),
+        checked(machine, "", Mode::Cloud),
         [("machine.network.interfaces[0].vip.ip".to_owned(), message)]
     );
 }
 
 #[test]
 fn only_metal_needs_an_install_disk() {
-    assert_eq!(judged("", "", Mode::Cloud), []);
+    assert_eq!(checked("", "", Mode::Cloud), []);
     let with_resolver = "  features: {hostDNS: {enabled: true, forwardKubeDNSToHost: true}}";
-    let warnings = judged(with_resolver, "", Mode::Container);
+    let warnings = checked(with_resolver, "", Mode::Container);
     assert!(warnings.iter().all(|(path, _)| path == "machine.features.hostDNS"), "{warnings:?}");
-    let messages: Vec<_> = judged("", "", Mode::Metal).into_iter().map(|(_, message)| message).collect();
+    let messages: Vec<_> = checked("", "", Mode::Metal).into_iter().map(|(_, message)| message).collect();
     assert_eq!(
         messages,
         [
@@ -410,15 +410,15 @@ fn only_metal_needs_an_install_disk() {
             "an install disk is required in \"metal\" mode: either install disk or diskSelector should be defined",
         ]
     );
-    assert_eq!(judged("  install: {disk: /dev/sda}", "", Mode::Metal), []);
-    assert_eq!(judged("  install: {diskSelector: {type: ssd}}", "", Mode::Metal), []);
-    let wrong = judged("  install: {disk: sda}", "", Mode::Metal);
+    assert_eq!(checked("  install: {disk: /dev/sda}", "", Mode::Metal), []);
+    assert_eq!(checked("  install: {diskSelector: {type: ssd}}", "", Mode::Metal), []);
+    let wrong = checked("  install: {disk: sda}", "", Mode::Metal);
     assert_eq!(wrong, [("machine.install.disk".to_owned(), "`sda` is not a device: /dev/sda".to_owned())]);
 }
 
 #[test]
 fn container_mode_needs_the_resolver_of_the_host() {
-    let of_first_generation = judged("", "", Mode::Container);
+    let of_first_generation = checked("", "", Mode::Container);
     assert!(of_first_generation.iter().all(|(_, said)| !said.contains("container mode")));
     let field = "machine.features.hostDNS";
     for (features, message) in [
@@ -427,9 +427,9 @@ fn container_mode_needs_the_resolver_of_the_host() {
         ("{hostDNS: {enabled: true}}", "forwardKubeDNSToHost must be enabled in container mode"),
     ] {
         let features = format!("  features: {features}");
-        let wrong = judged(&features, "", Mode::Container);
+        let wrong = checked(&features, "", Mode::Container);
         assert!(wrong.contains(&(field.to_owned(), message.to_owned())), "{features}: {wrong:?}");
-        let other = judged(&features, "", Mode::Cloud);
+        let other = checked(&features, "", Mode::Cloud);
         assert!(other.iter().all(|(_, said)| said != message), "{features}: {other:?}");
     }
     let document = "version: v1alpha1\nmachine: {token: a.b}\ncluster: {controlPlane: {endpoint: 'https://a:6443'}}\n---\n\

@@ -32,7 +32,7 @@ use super::provider::provider;
 /// 2025-01-01, the one time that builds know: a clock before it is wrong.
 pub const EARLIEST_S: u64 = 1_735_689_600;
 
-/// Authorities, and the time at which certificates are judged.
+/// Authorities, and the time at which certificates are checked.
 #[derive(Debug, Clone)]
 pub struct Trust {
     provider: Arc<CryptoProvider>,

@@ -79,15 +79,15 @@ impl Exchange {
         let known = self.signed_in().get(&key).cloned();
         let answer = self.follow(&uri, headers.clone(), known).await?;
         if answer.status() != StatusCode::UNAUTHORIZED {
-            return judged(answer).await;
+            return checked(answer).await;
         }
         let challenge = Challenge::of(answer.headers()).map_err(Fault::Final)?;
         let withheld = challenge.realm().and_then(|realm| self.withheld(endpoint, &realm));
         let signed_in = async {
             let sign_in = self.sign_in(endpoint, &challenge, withheld.is_some()).await?;
-            let Some(sign_in) = sign_in else { return judged(answer).await };
+            let Some(sign_in) = sign_in else { return checked(answer).await };
             self.signed_in().insert(key, sign_in.clone());
-            judged(self.follow(&uri, headers, Some(sign_in)).await?).await
+            checked(self.follow(&uri, headers, Some(sign_in)).await?).await
         };
         signed_in.await.map_err(|fault| match (withheld, fault) {
             (Some(host), Fault::Final(text)) => Fault::Final(format!("{text}; {}", realm::sentence(&host))),
@@ -316,7 +316,7 @@ where
 }
 
 /// 200 and 206 are answers; everything else is a fault with what the registry says about it.
-async fn judged(answer: Response<Incoming>) -> Result<Response<Incoming>, Fault> {
+async fn checked(answer: Response<Incoming>) -> Result<Response<Incoming>, Fault> {
     let status = answer.status();
     if matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
         return Ok(answer);

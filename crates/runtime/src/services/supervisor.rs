@@ -194,7 +194,7 @@ impl Supervisor {
         if let Runner::Internal(_) = &definition.runner {
             return self.send(Input::plain(Event::Prepared));
         }
-        if let Err(error) = self.make_surroundings() {
+        if let Err(error) = self.make_group_and_log() {
             return self.send(Input::with(Event::PrepareFailed, error));
         }
         let Runner::Container(_, container) = &definition.runner else {
@@ -209,7 +209,7 @@ impl Supervisor {
         }));
     }
 
-    fn make_surroundings(&mut self) -> Result<(), String> {
+    fn make_group_and_log(&mut self) -> Result<(), String> {
         self.group = process::make_group(self.dependencies().cgroups.as_deref(), &self.definition.share)?;
         if self.pipe.is_none() {
             let init = &self.dependencies().init;

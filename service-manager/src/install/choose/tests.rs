@@ -112,7 +112,7 @@ fn a_reset_disk_of_ours_comes_first_then_an_empty_one() {
 }
 
 #[test]
-fn of_several_disks_with_data_none_is_wiped_by_chance() {
+fn of_several_disks_with_data_none_is_wiped_by_accident() {
     let disks = [foreign("sda"), foreign("sdb")];
     let text = chosen(&any_size(), true, &disks).unwrap_err();
     assert!(text.starts_with("several disks could be wiped: name one of them"), "{text}");

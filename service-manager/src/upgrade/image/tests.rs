@@ -126,7 +126,7 @@ async fn a_name_that_leads_elsewhere_the_second_time_changes_nothing() {
 
 /// With Secure Boot what boots is read a time of its own.
 #[tokio::test]
-async fn what_is_judged_for_secure_boot_was_compared() {
+async fn what_is_checked_for_secure_boot_was_compared() {
     let dir = tempfile::tempdir().unwrap();
     let (server, blobs) = served(dir.path()).await;
     let runtime = node_of(dir.path(), &server);
@@ -161,7 +161,7 @@ async fn a_slow_registry_is_not_taken_for_a_wrong_image() {
     tokio::time::pause();
     tokio::time::advance(CALL_PATIENCE.total + Duration::from_secs(1)).await;
     tokio::time::resume();
-    // Its time is over, and what boots is read and judged all the same.
+    // Its time is over, and what boots is read and checked all the same.
     let source = found.source.clone();
     let late = tokio::task::spawn_blocking(move || source.walk().manifest().map_err(broken)).await.unwrap();
     assert!(late.unwrap_err().to_string().contains("(deadline pull, 60 s)"));

@@ -49,6 +49,23 @@ fn host_names_and_machine_paths_are_found_with_their_line() {
 }
 
 #[test]
+fn words_that_are_not_the_fields_are_found_in_names_and_prose() {
+    let of = |line: &str| text::words(&one("a.rs", line)).unwrap().len();
+    let word = ["cha", "nce"].concat();
+    for line in [
+        format!("let {word} = 1;"),
+        "struct MyCha".to_owned() + "nce;",
+        format!("fn by_{word}() {{}}"),
+        format!("/// By {word}."),
+    ] {
+        assert_eq!(of(&line), 1, "{line}");
+    }
+    for line in ["let chancery = 1;".to_owned(), format!("#[serde(alias = \"{word}\")]")] {
+        assert_eq!(of(&line), 0, "{line}");
+    }
+}
+
+#[test]
 fn a_page_that_a_comment_names_is_in_the_repository() {
     let page = ("docs/glossary.md", "# Words\n");
     let of = |line: &str| text::pages(&Sources::of(&[page, ("a.rs", line)])).unwrap();

@@ -37,6 +37,18 @@ const HOSTS_ALLOWED: [&str; 4] = [
     "Cargo.lock",
 ];
 
+/// Words that code does not use, and the field's own. In halves, as above.
+const WORDS: [([&str; 2], &str); 8] = [
+    (["cha", "nce"], "random"),
+    (["fol", "der"], "directory"),
+    (["gre", "et"], "handshake, or what is printed"),
+    (["jud", "ged"], "checked"),
+    (["ob", "ey"], "handle, perform or apply"),
+    (["surroun", "dings"], "dependencies or context"),
+    (["trou", "ble"], "error or failure"),
+    (["wi", "sh"], "request"),
+];
+
 pub(super) fn headers(sources: &Sources) -> Result<Vec<String>> {
     // Tests that moved out of a module speak for it.
     let program = sources.rust().filter(|file| !file.path.ends_with("tests.rs"));
@@ -96,6 +108,29 @@ pub(super) fn pages(sources: &Sources) -> Result<Vec<String>> {
         let page = pages.find(|page| !known.contains(page))?;
         Some(format!("{page} is no page of this repository"))
     }))
+}
+
+/// Names and comments of the code have the words that a maintainer would search for.
+pub(super) fn words(sources: &Sources) -> Result<Vec<String>> {
+    let words = WORDS.map(|(halves, instead)| (halves.concat(), instead));
+    Ok(find(sources.rust(), |line| {
+        let mut found = parts(line).filter_map(|part| {
+            let (word, instead) = words.iter().find(|(word, _)| part.eq_ignore_ascii_case(word))?;
+            Some(format!("{word} is no word of the field: {instead}"))
+        });
+        // An earlier name that a reader still takes.
+        found.next().filter(|_| !line.contains("alias ="))
+    }))
+}
+
+/// The words of prose, and those that names in snake and camel case are made of.
+fn parts(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphabetic()).flat_map(|name| {
+        let humps = name.char_indices().filter(|(at, c)| *at > 0 && c.is_uppercase()).map(|(at, _)| at);
+        let ends: Vec<usize> = humps.chain([name.len()]).collect();
+        let begins: Vec<usize> = std::iter::once(0).chain(ends.iter().copied()).collect();
+        begins.into_iter().zip(ends).filter_map(|(begin, end)| name.get(begin..end))
+    })
 }
 
 /// Whether the line has the path itself, not one that ends like it (`network/`, `docs/work/`).
