@@ -172,7 +172,9 @@ fn mixed(error: impl std::fmt::Debug) -> String {
 /// Takes away the routes that are no longer wanted, and adds all that are: those of an address that was another one went with it.
 /// Answers what was refused.
 async fn bring_routes(link: &Link, old: &Statics, wanted: &Statics) -> Vec<String> {
-    let stays: BTreeSet<&Route> = wanted.routes.iter().collect();
+    // Of many new ones none is looked for.
+    let known = if old.routes.is_empty() { &[][..] } else { &wanted.routes };
+    let stays: BTreeSet<&Route> = known.iter().collect();
     let gone = old.routes.iter().filter(|route| !stays.contains(route));
     // It may have gone with its address.
     let removed: Vec<Request> = gone

@@ -37,9 +37,9 @@ use select::Choice;
 pub use servers::DEFAULT_SERVER;
 use servers::Layers;
 
-/// Between two writes of the last synchronisation.
 /// The service's id.
 pub(crate) const ID: &str = "timed";
+/// Between two writes of the last synchronisation.
 const REMEMBER_PERIOD: Duration = Duration::from_secs(3600);
 /// `ADJ` takes errors in microseconds; less than this is not claimed.
 const LEAST_ERROR_NS: i64 = 1_000;

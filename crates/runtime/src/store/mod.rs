@@ -25,6 +25,7 @@ mod sections;
 mod source;
 mod spec;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -227,14 +228,17 @@ impl Store {
         // A resource that changed and was not announced would be missed by every controller.
         let _outside = request::outside();
         let mut items = self.items();
-        let key = (kind.kind, id.to_owned());
-        let old = items.resources.get(&key).cloned();
-        let new = match &old {
-            Some(old) if old.spec == spec => return false,
-            Some(old) => Arc::new(old.updated(spec)),
-            None => Arc::new(Resource::created(kind, id, spec, first_version)),
+        let (new, old) = match items.resources.entry((kind.kind, id.to_owned())) {
+            Entry::Occupied(entry) if entry.get().spec == spec => return false,
+            Entry::Occupied(mut entry) => {
+                let new = Arc::new(entry.get().updated(spec));
+                (new.clone(), Some(entry.insert(new)))
+            }
+            Entry::Vacant(entry) => {
+                let new = Arc::new(Resource::created(kind, id, spec, first_version));
+                (entry.insert(new).clone(), None)
+            }
         };
-        items.resources.insert(key, new.clone());
         let change = if old.is_some() { ChangeKind::Updated } else { ChangeKind::Created };
         self.announce(&mut items, change, new, old);
         true
@@ -257,8 +261,11 @@ impl Store {
         kind: &'static Definition,
         wanted: Vec<(String, Spec)>,
     ) -> Result<(), StoreError> {
-        let ids: BTreeSet<&str> = wanted.iter().map(|(id, _)| id.as_str()).collect();
-        for present in self.list(kind) {
+        let present = self.list(kind);
+        // Of many new ones none is looked for.
+        let known = if present.is_empty() { &[][..] } else { &wanted };
+        let ids: BTreeSet<&str> = known.iter().map(|(id, _)| id.as_str()).collect();
+        for present in present {
             if !ids.contains(present.metadata.id.as_str()) {
                 self.remove(caller, kind, &present.metadata.id)?;
             }
