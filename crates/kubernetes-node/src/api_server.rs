@@ -19,7 +19,7 @@ use crate::{Error, KubernetesNode, admin};
 /// For one answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Between two looks whether it answers while it starts.
-const QUICK_PERIOD: Duration = Duration::from_millis(250);
+pub(crate) const QUICK_PERIOD: Duration = Duration::from_millis(250);
 /// The same for one that has not answered within [`START_TIME`].
 const SLOW_PERIOD: Duration = Duration::from_secs(1);
 /// How long a start takes on a slow machine.

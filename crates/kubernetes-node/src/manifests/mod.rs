@@ -32,7 +32,7 @@ use crate::{Error, KubernetesNode, api_server, facts};
 use downloads::Downloads;
 use objects::{Key, Outcome, Server};
 
-/// Between two looks while something is about to be there.
+/// Between two looks while etcd is away.
 const SHORT_PERIOD: Duration = Duration::from_secs(1);
 /// Between two tries of what failed.
 const LONG_PERIOD: Duration = Duration::from_secs(10);
@@ -68,8 +68,8 @@ struct Memory {
     refused: Vec<String>,
     /// What was said last, so that it is said once.
     said: BTreeSet<String>,
-    /// The wait for the API server since etcd is up.
-    start: api_server::Start,
+    /// Whether the last look found etcd away.
+    awaits_etcd: bool,
     /// Since when something is waited for in silence.
     waits_since: Option<Instant>,
     /// Whether it was said that all are there.
@@ -98,7 +98,7 @@ impl Memory {
             there: BTreeSet::new(),
             refused: Vec::new(),
             said: BTreeSet::new(),
-            start: api_server::Start::default(),
+            awaits_etcd: false,
             waits_since: None,
             is_whole: false,
         }
@@ -170,7 +170,7 @@ impl KubernetesNode {
             tokio::select! {
                 changed = config.changed() => if changed.is_err() { return },
                 () = memory.downloads.next() => {}
-                () = services.next(), if !self.is_etcd_up() => {}
+                () = services.next(), if memory.awaits_etcd => {}
                 () = tokio::time::sleep(period) => {}
             }
         }
@@ -230,9 +230,9 @@ impl KubernetesNode {
         cluster: &Cluster<'_>,
         faults: &mut BTreeSet<String>,
     ) -> Option<Duration> {
-        if !self.is_etcd_up() {
+        memory.awaits_etcd = !self.is_etcd_up();
+        if memory.awaits_etcd {
             memory.waits_since = None;
-            memory.start = api_server::Start::default();
             return Some(SHORT_PERIOD);
         }
         let mut pass = Pass::default();
@@ -260,7 +260,7 @@ impl KubernetesNode {
             faults.extend(awaited);
             return Some(LONG_PERIOD);
         }
-        Some(memory.start.period())
+        Some(api_server::QUICK_PERIOD)
     }
 
     /// Makes the objects that are missing, alone among the control plane nodes.
