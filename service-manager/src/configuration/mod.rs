@@ -250,6 +250,28 @@ mod tests {
     use super::*;
     use crate::volumes::State;
 
+    #[tokio::test]
+    async fn a_config_that_is_applied_again_stays_the_one_in_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let configuration = crate::server::tests_node(dir.path().join("root")).configuration.clone();
+        let runtime = &configuration.runtime;
+        let put = |name: &str| {
+            let text = format!(
+                "version: v1alpha1\ncluster: {{controlPlane: {{endpoint: 'https://10.0.0.1:6443'}}}}\nmachine: {{type: worker, \
+                 token: a.b, install: {{disk: /dev/vda}}, network: {{hostname: {name}}}}}\n"
+            );
+            put_into_force(&configuration, Zeroizing::new(text)).unwrap();
+            (runtime.document().unwrap(), runtime.config().unwrap())
+        };
+        let (first, config) = put("n1");
+        assert!(Arc::ptr_eq(&first.config, &config), "it is held once");
+        let (again, same) = put("n1");
+        assert!(Arc::ptr_eq(&first, &again) && Arc::ptr_eq(&config, &same));
+        let (other, changed) = put("n2");
+        assert!(!Arc::ptr_eq(&first, &other) && Arc::ptr_eq(&other.config, &changed));
+        assert_eq!(changed.machine.network.hostname, "n2");
+    }
+
     #[test]
     fn meta_remembers_a_config_only_where_it_outlives_the_boot() {
         let dir = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ impl MachineDocument {
     }
 }
 
-/// The text decides: the rest follows from it. A config of ten thousand routes is compared in 50 µs this way, not in 900.
+/// The text decides: the rest follows from it, and of ten thousand routes takes many times longer to compare.
 impl PartialEq for MachineDocument {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
