@@ -120,7 +120,7 @@ async fn judge(upgrades: &Arc<Upgrades>) -> Result<(), Failure> {
     let here = here(&upgrades.runtime).await?;
     let record = record.unwrap_or_default();
     match record.verdict(booted::own_generation(&upgrades.runtime.root), here.entry, &entries) {
-        // On trial without a record: somebody made the entry by hand. It is checked all the same.
+        // On trial without a record: the entry was made by hand. It is checked all the same.
         Verdict::Settled if here.entry.trial.is_some() => on_trial(upgrades, record, here).await,
         Verdict::Settled => Ok(()),
         Verdict::OnTrial => on_trial(upgrades, record, here).await,

@@ -116,7 +116,7 @@ pub(super) fn words(sources: &Sources) -> Result<Vec<String>> {
     Ok(find(sources.rust(), |line| {
         let mut found = parts(line).filter_map(|part| {
             let (word, instead) = words.iter().find(|(word, _)| part.eq_ignore_ascii_case(word))?;
-            Some(format!("{word} is no word of the field: {instead}"))
+            Some(format!("write {instead} instead of {word}"))
         });
         // An earlier name that a reader still takes.
         found.next().filter(|_| !line.contains("alias ="))
